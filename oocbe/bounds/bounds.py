@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,13 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.interruption import is_requested
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
+if TYPE_CHECKING:
+    from oocbe.bounds.relaxation import Relaxation
+
 ASCENT_SHARE = 0.3
 """Share of the time for dual ascent if a linear program follows."""
 
 
-@spanning(ELIMINATION, "bounds")
 def bound_sources(
     problem: Problem,
     seconds: float,
@@ -39,93 +42,185 @@ def bound_sources(
     upper_bound: int | float | None = None,
     improve: bool = False,
 ) -> list[BoundSource]:
-    """Sources of bounds for the rows of a problem's messages, the one with the best root bound first.
+    """Sources of bounds after one step of ``seconds``; parameters and errors as of :class:`BoundSources`."""
+    return BoundSources(problem, seed, upper_bound, improve).improved(seconds)
+
+
+class BoundSources:
+    """Sources of bounds for the rows of a problem's messages, improved in steps.
 
     Parameters
     ----------
     problem : in the min-sum semiring.
-    seconds : time limit of all sources together; building the relaxations is not counted.
     seed : of tie-breaking.
     upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
     improve : let sources look for assignments, too. The bounds of a source with an ``assignment`` are valid only for
         assignments strictly better than that one: the caller must take it as incumbent.
 
-    Returns
-    -------
-    list : at least the source ``constant``. If a root bound reaches the upper bound, no assignment counts, and the list
-        ends there.
+    Attributes
+    ----------
+    is_over : whether further steps improve nothing.
 
     Raises
     ------
     UnsupportedError : the semiring is not min-sum.
     """
-    if problem.semiring != MIN_SUM:
-        raise UnsupportedError(
-            f"{problem.name}: bounds on rows exist for the min-sum semiring only, not for {problem.semiring}; "
-            "negate the costs of a max-sum problem, or solve it without bounds"
-        )
-    limits = [b for b in (problem.upper_bound, upper_bound) if b is not None]
-    limit = min(limits, default=None)
-    problem = problem.below(limit)
-    constant = constant_source(problem)
-    if constant.root == math.inf:
-        return [constant]
-    found = [constant]
-    # The sources found so far are valid when time runs out.
-    with suppress(TimeLimitError):
-        _improve(problem, constant, found, seconds, seed, improve)
-    found.sort(key=lambda source: source.root, reverse=True)
-    return [*found]
 
+    def __init__(
+        self, problem: Problem, seed: int = 0, upper_bound: int | float | None = None, improve: bool = False
+    ) -> None:
+        if problem.semiring != MIN_SUM:
+            raise UnsupportedError(
+                f"{problem.name}: bounds on rows exist for the min-sum semiring only, not for {problem.semiring}; "
+                "negate the costs of a max-sum problem, or solve it without bounds"
+            )
+        limits = [b for b in (problem.upper_bound, upper_bound) if b is not None]
+        self._problem, self._seed, self._improve = problem.below(min(limits, default=None)), seed, improve
+        self._constant = constant_source(self._problem)
+        self._conflicts: list[Conflicts] | None = None
+        self._ascent: DualAscent | None = None
+        self._relaxations: dict[Conflicts, Relaxation] = {}
+        self.is_over = False
 
-def _improve(
-    problem: Problem,
-    constant: BoundSource,
-    found: list[BoundSource],
-    seconds: float,
-    seed: int,
-    improve: bool,
-) -> None:
-    """Append bounds better than the constant, or replace it if the problem is infeasible.
+    @spanning(ELIMINATION, "bounds")
+    def improved(self, seconds: float, upper_bound: int | float | None = None) -> list[BoundSource]:
+        """The sources after a further step, the one with the best root bound first.
 
-    Raises
-    ------
-    TimeLimitError : the deadline came before all sources were tried.
-    """
-    deadline = working_time() + seconds
-    removed = constant.removed
-    conflicts: list[Conflicts] = []
-    if sum(problem.sizes) <= MOST_LITERALS:
-        conflicts = conflicts_of(problem, constant.fixed_point)
-        if conflicts[-1].forbidden.is_empty:
-            removed[:] = 1
-            found[:] = [constant_source(problem)]
+        Parameters
+        ----------
+        seconds : time limit of all sources together; building the relaxations is not counted.
+        upper_bound : value of a better incumbent since the last step, or None.
+
+        Returns
+        -------
+        list : at least the source ``constant``. If a root bound reaches the upper bound, no assignment counts, and the
+            list ends there.
+        """
+        found: list[BoundSource] = []
+        # The sources found so far are valid when time runs out.
+        with suppress(TimeLimitError):
+            self._step(found, seconds, upper_bound)
+        found.append(self._constant)
+        found.sort(key=lambda source: source.root, reverse=True)
+        self.is_over |= found[0].root == math.inf
+        return found
+
+    def _step(self, found: list[BoundSource], seconds: float, upper_bound: int | float | None) -> None:
+        """Append bounds better than the constant, which is replaced if the problem is infeasible.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came before all sources were tried.
+        """
+        problem, deadline = self._problem, working_time() + seconds
+        if self._constant.root == math.inf:
             return
-        removed = removed | conflicts[-1].forbidden.removed
+        if self._conflicts is None:
+            self._conflicts = self._find_conflicts()
+        constant, conflicts = self._constant, self._conflicts
+        removed = constant.removed
+        if conflicts and conflicts[-1].forbidden.is_empty:
+            removed = np.ones_like(removed)
+            why = "hard constraints permit no assignment"
+            self._constant = BoundSource("constant", why, problem, constant.fixed_point, constant.terms, removed)
+            return
+        for c in conflicts[-1:]:
+            removed = removed | c.forbidden.removed
         conflicts = [c for c in conflicts if _has_rows(problem, c.forbidden)]
-    else:
+        is_over = True
+        if any(len(f.scope) >= 2 for f in problem.functions):
+            share = (deadline - working_time()) * (ASCENT_SHARE if conflicts else 1)
+            ascended = self._ascended(removed, share)
+            is_over = self._ascent is None or self._ascent.is_over
+            if ascended is not None:
+                found.append(ascended)
+                removed = ascended.removed
+        for number, c in enumerate(conflicts):
+            if is_requested():
+                break
+            left = (deadline - working_time()) / (len(conflicts) - number)
+            linear = self._linear(c, removed, left, upper_bound)
+            if linear is not None:
+                is_over &= self._relaxations[c].is_over
+                found.append(linear)
+                if linear.root >= max(source.root for source in (constant, *found)):
+                    break
+        self.is_over = is_over
+
+    def _find_conflicts(self) -> list[Conflicts]:
+        """Inputs of the linear programs; none if there are too many values."""
+        problem, constant = self._problem, self._constant
+        if sum(problem.sizes) <= MOST_LITERALS:
+            return conflicts_of(problem, constant.fixed_point)
         constant.why += (
             f"; there is no linear program, as {sum(problem.sizes):,} values of variables are more than the "
             f"{MOST_LITERALS:,} whose conflicts it can take"
         )
-    if any(len(f.scope) >= 2 for f in problem.functions):
-        share = (deadline - working_time()) * (ASCENT_SHARE if conflicts else 1)
-        ascended = _ascended(problem, constant.fixed_point, removed, share, True)
-        if ascended is not None:
-            found.append(ascended)
-            removed = ascended.removed
-    for number, c in enumerate(conflicts):
-        if is_requested():
-            break
-        left = (deadline - working_time()) / (len(conflicts) - number)
-        linear = _linear(problem, c, constant, removed, left, seed, improve)
-        if linear is not None:
-            found.append(linear)
-            if linear.root >= max(source.root for source in found):
-                break
+        return []
+
+    def _ascended(self, removed: NDArray[np.uint8], seconds: float) -> BoundSource | None:
+        """The source named ``local-polytope``; None if its sums overflow 64-bit integers."""
+        problem, fixed_point = self._problem, self._constant.fixed_point
+        if self._ascent is None:
+            self._ascent = DualAscent(problem, fixed_point, removed, True)
+        ascent = self._ascent
+        ascent.run(seconds)
+        try:
+            source = BoundSource("local-polytope", "", problem, fixed_point, ascent.terms(), ascent.removed)
+        except ValueRangeError:
+            return None
+        source.why = f"{ascent.passes} passes of dual ascent over the functions give {source.root} at the root"
+        return source
+
+    def _linear(
+        self, conflicts: Conflicts, removed: NDArray[np.uint8], seconds: float, upper_bound: int | float | None
+    ) -> BoundSource | None:
+        """The source named ``lp``; None if its sums overflow 64-bit integers, or without HiGHS (see the constant's
+        ``why``)."""
+        limit = min((b for b in (self._problem.upper_bound, upper_bound) if b is not None), default=None)
+        begin = working_time()
+        try:
+            relaxation = self._relaxations.get(conflicts) or self._relaxed(conflicts, removed, seconds)
+            if relaxation is None:
+                return None
+            self._relaxations[conflicts] = relaxation
+            with suppress(TimeLimitError):  # the bound of the last complete round is valid
+                relaxation.tighten(seconds - (working_time() - begin), limit, self._improve)
+            source = relaxation.source("lp", "")
+        except ValueRangeError:
+            return None
+        source.assignment = relaxation.rounding.assignment
+        cuts = relaxation.cuts
+        source.why = (
+            f"a linear program, tightened by {cuts['clique']} cliques and {cuts['local']} local cuts in "
+            f"{relaxation.rounds} rounds, gives {source.root} at the root"
+            + (f"; rounding it gave an assignment worth {relaxation.rounding.value}" if source.assignment else "")
+        )
+        return source
+
+    def _relaxed(self, conflicts: Conflicts, removed: NDArray[np.uint8], seconds: float) -> Relaxation | None:
+        """The linear program before its first step, over the costs that dual ascent reparametrised."""
+        problem, constant = self._problem, self._constant
+        try:
+            # Imported late: loading takes half a second, and fails in a process that holds another copy of the
+            # solver's library (as in OR-Tools).
+            from oocbe.bounds.relaxation import Relaxation
+        except ImportError as error:
+            constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
+            return None
+        fixed_point = constant.fixed_point
+        base = minimum_terms(conflicts.capped, fixed_point)
+        if any(len(f.scope) >= 2 for f in problem.functions):
+            ascent = DualAscent(conflicts.capped, fixed_point, removed, False)
+            ascent.run(seconds * ASCENT_SHARE)
+            with suppress(ValueRangeError):
+                soft = BoundSource("local-polytope", "", conflicts.capped, fixed_point, ascent.terms(), ascent.removed)
+                base, removed = soft.terms, soft.removed
+        forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
+        return Relaxation(problem, forbidden, fixed_point, base, self._seed, conflicts.costly)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Conflicts:
     """Forbidden sets that include costly tuples, and the problem with these tuples capped.
 
@@ -151,64 +246,3 @@ def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
     """Whether values of different variables conflict: otherwise a linear program adds nothing to the minima."""
     is_linear = any(c.can_bind and c.scope for c in problem.linear_constraints)
     return bool(forbidden.between.any()) or bool(forbidden.larger) or is_linear
-
-
-def _ascended(
-    problem: Problem,
-    fixed_point: FixedPoint,
-    removed: NDArray[np.uint8],
-    seconds: float,
-    with_constraints: bool,
-) -> BoundSource | None:
-    """The source named ``local-polytope``; None if its sums overflow 64-bit integers."""
-    ascent = DualAscent(problem, fixed_point, removed, with_constraints)
-    ascent.run(seconds)
-    try:
-        terms = ascent.terms()
-        source = BoundSource("local-polytope", "", problem, fixed_point, terms, ascent.removed)
-    except ValueRangeError:
-        return None
-    source.why = f"{ascent.passes} passes of dual ascent over the functions give {source.root} at the root"
-    return source
-
-
-def _linear(
-    problem: Problem,
-    conflicts: Conflicts,
-    constant: BoundSource,
-    removed: NDArray[np.uint8],
-    seconds: float,
-    seed: int,
-    improve: bool,
-) -> BoundSource | None:
-    """The source named ``lp``; None if its sums overflow 64-bit integers, or without HiGHS (see ``constant.why``)."""
-    try:
-        # Imported late: loading takes half a second, and fails in a process that holds another copy of the solver's
-        # library (as in OR-Tools).
-        from oocbe.bounds.relaxation import Relaxation
-    except ImportError as error:
-        constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
-        return None
-    begin = working_time()
-    fixed_point = constant.fixed_point
-    base = minimum_terms(conflicts.capped, fixed_point)
-    if any(len(f.scope) >= 2 for f in problem.functions):
-        soft = _ascended(conflicts.capped, fixed_point, removed, seconds * ASCENT_SHARE, False)
-        base = base if soft is None else soft.terms
-        removed = removed if soft is None else soft.removed
-    forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
-    try:
-        relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.costly)
-        with suppress(TimeLimitError):  # the bound of the last complete round is valid
-            relaxation.tighten(seconds - (working_time() - begin), problem.upper_bound, improve)
-        source = relaxation.source("lp", "")
-    except ValueRangeError:
-        return None
-    source.assignment = relaxation.rounding.assignment
-    cuts = relaxation.cuts
-    source.why = (
-        f"a linear program, tightened by {cuts['clique']} cliques and {cuts['local']} local cuts in "
-        f"{relaxation.rounds} rounds, gives {source.root} at the root"
-        + (f"; rounding it gave an assignment worth {relaxation.rounding.value}" if source.assignment else "")
-    )
-    return source

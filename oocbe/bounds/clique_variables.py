@@ -61,11 +61,15 @@ def with_clique_variables(reduction: Reduction) -> Reduction:
     if len(excluding) < LEAST_VARIABLES or start[-1] > MOST_VALUES or tables.is_impossible:
         return reduction
     excluded = _excluded(excluding, start)
+    linked = np.logical_or.reduceat(np.logical_or.reduceat(excluded, start[:-1], axis=0), start[:-1], axis=1)
+    scopes = [scope for scope in covering_cliques(bit_matrix(linked)) if len(scope) >= LEAST_VARIABLES]
+    if not scopes:
+        return reduction
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
     adjacent = excluded | (owner[:, None] == owner[None])
     np.fill_diagonal(adjacent, False)
     cliques = [np.array(c) for c in covering_cliques(bit_matrix(adjacent), bit_matrix(excluded))]
-    cliques = _without_slack(cliques, excluded, start, owner)
+    cliques = _without_slack(cliques, scopes, owner)
     covered = np.zeros_like(excluded)
     for members in cliques:
         covered[np.ix_(members, members)] = True
@@ -136,19 +140,15 @@ def _ties(
 
 
 def _without_slack(
-    cliques: Sequence[NDArray[np.int64]],
-    excluded: NDArray[np.bool_],
-    start: NDArray[np.int64],
-    owner: NDArray[np.int64],
+    cliques: Sequence[NDArray[np.int64]], scopes: Sequence[Sequence[int]], owner: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
     """Cliques without slack, found greedily: as many cliques as variables, which together contain all values of these
-    variables."""
-    linked = np.logical_or.reduceat(np.logical_or.reduceat(excluded, start[:-1], axis=0), start[:-1], axis=1)
+    variables. scopes : sets of variables of which each two exclude values of one another."""
     holds = np.zeros((len(cliques), len(owner)), dtype=bool)
     for number, members in enumerate(cliques):
         holds[number, members] = True
     tight: set[int] = set()
-    for scope in covering_cliques(bit_matrix(linked)):
+    for scope in scopes:
         check_deadline()
         is_open = np.isin(owner, scope)
         within = np.flatnonzero(~holds[:, ~is_open].any(axis=1))
@@ -161,6 +161,6 @@ def _without_slack(
             found.append(best)
             is_open &= ~holds[best]
         # A value in none of them is a clique by itself.
-        if len(found) + int(is_open.sum()) == len(scope) >= LEAST_VARIABLES:
+        if len(found) + int(is_open.sum()) == len(scope):
             tight.update(found)
     return [cliques[number] for number in sorted(tight)]

@@ -97,6 +97,10 @@ class DualAscent:
     ----------
     problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, 1 for removed values.
     with_constraints : whether costs move through hard constraints, too; otherwise through functions only.
+
+    Attributes
+    ----------
+    passes : number so far. is_over : whether further passes would make little progress.
     """
 
     def __init__(
@@ -121,10 +125,11 @@ class DualAscent:
         self._sizes = np.array(problem.sizes, dtype=np.int64)[self._network.variable]
         self._shares = np.zeros(int(self._sizes.sum()))
         self.passes = 0
+        self.is_over = not parts
 
     def run(self, seconds: float) -> None:
-        """Pass forward and backward until the time limit, or until there is little progress."""
-        if not len(self._kinds):
+        """Pass forward and backward until the time limit, or until there is little progress; may be continued."""
+        if self.is_over:
             return
         start = best = self._bound()
         patience = 0
@@ -136,6 +141,7 @@ class DualAscent:
                 now = self._bound()
                 patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
                 best = max(best, now)
+        self.is_over = patience >= PATIENCE or best == math.inf
         # All spare costs end with the variables, where other relaxations expect them.
         self._sweep(True, False, current_flag())
 

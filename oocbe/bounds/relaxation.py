@@ -102,6 +102,11 @@ class Relaxation:
     seed : of tie-breaking.
     costly : tuples that are only costly but treated as forbidden in ``forbidden``, and capped in ``base``.
     record : called with the premises of each conclusion, in order, for a certificate; or None.
+
+    Attributes
+    ----------
+    removed : uint8 (literals,), 1 for values that no assignment that counts has. cuts : number of each kind.
+    rounds : number so far. rounding : of the points. is_over : whether further rounds would gain nothing.
     """
 
     def __init__(
@@ -124,6 +129,9 @@ class Relaxation:
         self.removed = forbidden.removed.copy()
         self.cuts = {"clique": 0, "local": 0}
         self.rounds = 0
+        self.is_over = False
+        self._level = self._patience = 0
+        self._start: float | None = None
         self._upper_bound: int | float | None = None
         base_source = BoundSource("base", "", problem, fixed_point, base, self.removed)
         costs = base_source.reduced_costs()[1] / float(fixed_point.scale)
@@ -162,19 +170,20 @@ class Relaxation:
         """Solve and cut until the time limit, until no value below ``upper_bound`` is left, or no cut is found.
 
         With an upper bound, values whose reduced cost lifts the bound to it are removed. With ``improve``, assignments
-        found by rounding lower it: the bound is then valid for assignments better than ``rounding.value``.
+        found by rounding lower it: the bound is then valid for assignments better than ``rounding.value``. A further
+        call continues with the rows of the last one.
         """
         deadline = working_time() + seconds
-        self._upper_bound = upper_bound
-        if self._solve(deadline):
+        limits = [value for value in (upper_bound, self.rounding.value if improve else None) if value is not None]
+        self._upper_bound = min(limits, default=None)
+        if not self.is_over and self._solve(deadline):
             self._cut(deadline, improve)
         self._tell()
 
     def _cut(self, deadline: float, improve: bool) -> None:
         """Rounds of cuts, with growing ball sizes."""
-        program = self._program
-        start, seconds = program.bound, deadline - working_time()
-        level, patience = 0, 0
+        program, seconds = self._program, deadline - working_time()
+        start = self._start = program.bound if self._start is None else self._start
         self._round(improve)
         while not (self._is_closed() or is_requested() or working_time() >= deadline):
             before = program.bound
@@ -182,7 +191,7 @@ class Relaxation:
             rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
             self.cuts["clique"] += program.add(rows)
             share = min(deadline, working_time() + BALLS_SHARE * seconds)
-            found = program.add(self._local.find(program.point, BALLS[level], share))
+            found = program.add(self._local.find(program.point, BALLS[self._level], share))
             self.cuts["local"] += found
             self.rounds += 1
             if not self._solve(deadline):
@@ -190,18 +199,20 @@ class Relaxation:
             self._round(improve)
             # The bound may fall, by the solver's tolerance or after rows were set aside: that is no gain.
             if program.bound - before > LITTLE * max(0.0, program.bound - start) + 1e-9 * abs(start):
-                patience = 0
+                self._patience = 0
                 program.drop_idle(IDLE_ROUNDS)
                 continue
-            patience += 1
-            if patience >= PATIENCE or (found + recalled == 0 and not rows):
-                patience, level = 0, level + 1
+            self._patience += 1
+            if self._patience >= PATIENCE or (found + recalled == 0 and not rows):
+                self._patience, self._level = 0, self._level + 1
                 if self._remove_costly():
-                    level = 0
+                    self._level = 0
                     if not self._solve(deadline):
                         return
-                if level == len(BALLS):
+                if self._level == len(BALLS):
+                    self.is_over = True
                     return
+        self.is_over = self._is_closed()
 
     def _round(self, improve: bool) -> None:
         """Search for an assignment at the program's point; it becomes the upper bound."""
@@ -249,7 +260,7 @@ class Relaxation:
         if not program.solve(deadline - working_time()):
             left = deadline - working_time()
             if program.is_infeasible and self._is_contradiction(program.contradiction(left)):
-                self.removed[:] = 1
+                self.removed[:] = self.is_over = True
             return False
         if self._best is None or program.bound >= self._best[0]:
             self._best = (program.bound, list(program.rows), program.multipliers())

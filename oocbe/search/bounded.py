@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.engine.bucket_engine import BucketEngine
@@ -39,10 +39,13 @@ from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.incumbent_search import IncumbentSearch
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.portfolio import TERMS
+from oocbe.search.portfolio import FIRST_SECONDS, TERMS
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics, SubSolver
+
+if TYPE_CHECKING:
+    from oocbe.bounds.bounds import BoundSources
 
 Values = tuple[tuple[int, int], ...]
 """Pairs of variable and value."""
@@ -219,7 +222,9 @@ class BoundedSolve(SubSolver):
         searches, portfolio = self._searches, self._searches.portfolio
         searches.join_bounds()
         after = searches.first_seconds
-        portfolio.add("bounds", self, replace(TERMS["bounds"], after=after))
+        # The first linear program of a large photograph problem takes a second.
+        first_step = FIRST_SECONDS if searches.waits_for_bounds else 0.0
+        portfolio.add("bounds", self, replace(TERMS["bounds"], after=after, first_step=first_step))
         portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
         if self._options.bounds == "auto":
             portfolio.add("mini-buckets", self.mini_buckets, replace(TERMS["mini-buckets"], after=after))
@@ -237,11 +242,20 @@ class BoundedSolve(SubSolver):
         """Compute the root bound, then search below rising thresholds."""
         known, options = self._known, self._options
         _load_relaxation()
-        seconds = self._plain.root_seconds(min(options.bound_seconds, self._left))
-        whole = self._bound(Scope(Stack(self._problem)), math.inf, seconds)
-        self._engine.deadline.check_requested()
-        yield
-        self._searches.lay_out()
+        most = options.bound_seconds if self._searches.waits_for_bounds else min(options.bound_seconds, self._left)
+        most = self._plain.root_seconds(most)
+        whole, sources = Scope(Stack(self._problem)), self._sources(self._problem, math.inf)
+        while True:
+            whole = self._bound(whole, math.inf, min(most - self.statistics.seconds["bounds"], self._left), sources)
+            self._engine.deadline.check_requested()
+            if not known.is_near_enough:
+                begin = working_time()
+                self._searches.lay_out()
+                self.seconds -= working_time() - begin  # time of the searches, which join now
+            yield
+            if sources.is_over or known.is_near_enough or self.statistics.seconds["bounds"] >= most:
+                break
+        del sources  # and the linear programs
         width = self._width or first_width(known)
         resumed = self._resumed_order()
         while not known.is_near_enough:
@@ -433,15 +447,25 @@ class BoundedSolve(SubSolver):
         self.statistics.seconds["order"] += working_time() - begin
         return choices
 
-    def _bound(self, scope: Scope, threshold: int | float, seconds: float) -> Scope:
-        """The scope with the best bound found in ``seconds``, among the sources that the options allow."""
-        from oocbe.bounds.bounds import bound_sources
+    def _sources(self, problem: Problem, threshold: int | float) -> BoundSources:
+        """Sources of bounds of a problem for assignments below a threshold."""
+        from oocbe.bounds.bounds import BoundSources
 
+        seed, self._bounds = self._options.seed + self._bounds, self._bounds + 1
+        return BoundSources(problem, seed, min(threshold, self._known.upper_bound), improve=True)
+
+    def _bound(
+        self, scope: Scope, threshold: int | float, seconds: float, improving: BoundSources | None = None
+    ) -> Scope:
+        """The scope with the best bound found in ``seconds``, among the sources that the options allow.
+
+        improving : sources of the scope's problem from an earlier step, which are improved further; None: new ones.
+        """
         begin = working_time()
         known, options = self._known, self._options
+        improving = improving or self._sources(scope.problem, threshold)
         seconds, limit = min(seconds, self._engine.deadline.remaining), min(threshold, known.upper_bound)
-        sources = bound_sources(scope.problem, seconds, options.seed + self._bounds, limit, improve=True)
-        self._bounds += 1
+        sources = improving.improved(seconds, limit)
         for source in sources:
             if source.assignment is not None:
                 assignment = scope.stack.lift(source.assignment)
@@ -450,7 +474,7 @@ class BoundedSolve(SubSolver):
                 known.offer(value, assignment, source.name)
         allowed = [s for s in sources if options.bounds in ("auto", s.name)]
         source = allowed[0] if allowed else next(s for s in sources if s.name == "constant")
-        if not self.statistics.bounds:
+        if not self.statistics.bounds or threshold == math.inf:
             others = ", ".join(f"{s.name} {s.root}" for s in sources if s is not source)
             self.statistics.bounds = f"{source.name}: {source.why}" + (f" (others: {others})" if others else "")
         # Assignments outside this scope cost at least `threshold`.

@@ -77,7 +77,7 @@ class EliminationAttempts(SubSolver):
         self._problem_of, self._semiring, self._options = problem, semiring, options
         self._eliminate, self._graph_of = eliminate, graph
         self._choices: list[OrderChoice] = []
-        self._search_seconds = self._estimate = self._allowance = 0.0
+        self._search_seconds = self._estimate = self._allowance = self._foreseen = 0.0
         self.keep: Callable[[dict[str, Any] | None], None] = lambda _: None
         self.result: Result | None = None
         self.given_up_seconds = self.order_seconds = 0.0
@@ -112,7 +112,13 @@ class EliminationAttempts(SubSolver):
         return self.result is not None
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
-        """Find orders, or make an attempt along them."""
+        """Find orders, or make an attempt along them, unless the time limit comes before its expected end.
+
+        Better orders may be faster by a factor; an attempt takes longer than expected rather than less.
+        """
+        if self._foreseen > deadline.remaining * (tuning().attempt_allowance if self._search_seconds else 1.0):
+            self._give_up()
+            return
         if not self._choices or self._search_seconds:
             begin = working_time()
             self._find_orders(deadline)
@@ -156,11 +162,16 @@ class EliminationAttempts(SubSolver):
                 longest = longest_search(options.order_seconds, deadline.remaining)
                 least, share = numbers.least_attempt_order_seconds, numbers.attempt_order_share
                 self._search_seconds = min(longest, max(least, share * self._estimate))
+        self._foreseen = self._estimate
         self._allowance = numbers.attempt_allowance * self._estimate + numbers.least_attempt_allowance
         if self._estimate > numbers.attempt_reach_seconds:
-            self.is_over = True
-            for name in ("_problem", "_graph"):  # tuples may take several times the memory of tables
-                self.__dict__.pop(name, None)
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Make no further attempt."""
+        self.is_over = True
+        for name in ("_problem", "_graph"):  # tuples may take several times the memory of tables
+            self.__dict__.pop(name, None)
 
     @property
     def _speed(self) -> EliminationSpeed:

@@ -42,6 +42,8 @@ class Parameters:
     idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
         last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
         depth-first search often proves the optimum at once after a long time without progress.
+    gainless_factor : factor of the weight of a solver with coarse steps that has never improved a bound: relaxations
+        without a gain in their first step rarely have one later.
     coarse_seconds : minimum time of a step of a solver with coarse steps, in seconds; relaxations of less time are
         poor. A step may take as long as all earlier ones, so that their number is logarithmic in the time.
     """
@@ -55,6 +57,7 @@ class Parameters:
     idle_seconds: float = 4.0
     idle_share: float = 0.5
     idle_factor: float = 0.5
+    gainless_factor: float = 0.125
     coarse_seconds: float = 0.5
 
 
@@ -72,6 +75,7 @@ class Terms:
     after : virtual time, in seconds, at which the solver joins.
     soon, leading : factors of the weight while the solver is expected to end soon, and while it has the best bound.
     waits_for : name of a solver in the portfolio whose first step comes before; empty: none.
+    first_step : minimum time of a first coarse step, in seconds.
     """
 
     share: float = 1.0
@@ -79,6 +83,7 @@ class Terms:
     soon: float = 1.0
     leading: float = 1.0
     waits_for: str = ""
+    first_step: float = 0.0
 
 
 HEAD_START = 0.25
@@ -170,10 +175,11 @@ class Portfolio:
         near = [member for member in left if self._is_near(member)]
         return min(near or left, key=self._virtual, default=None)
 
-    def _open(self) -> Iterator[Member]:
+    def _open(self, begun: Member | None = None) -> Iterator[Member]:
+        """The solvers that may run, also those that wait for the first step of ``begun``."""
         for member in self.members.values():
             first = self.members.get(member.terms.waits_for)
-            is_early = first is not None and not first.solver.seconds and first.solver.is_available
+            is_early = first not in (None, begun) and not first.solver.seconds and first.solver.is_available
             if not is_early and member.solver.is_available and member.solver.cost < math.inf:
                 yield member
 
@@ -208,9 +214,10 @@ class Portfolio:
         parameters = self._parameters
         if not member.solver.is_coarse:
             return parameters.slice_seconds
-        others = min((self._virtual(other) for other in self._open() if other is not member), default=math.inf)
+        others = min((self._virtual(other) for other in self._open(member) if other is not member), default=math.inf)
         seconds = member.solver.seconds
-        return max(parameters.coarse_seconds, seconds, others * self._weight(member) - seconds)
+        least = max(parameters.coarse_seconds, 0.0 if seconds else member.terms.first_step)
+        return max(least, seconds, others * self._weight(member) - seconds)
 
     def _weight(self, member: Member) -> float:
         solver, terms, parameters = member.solver, member.terms, self._parameters
@@ -225,7 +232,9 @@ class Portfolio:
         if solver.lower is not None and self._is_behind:
             weight *= parameters.behind_factor
         idle = solver.seconds - member.progress_at
-        if idle > max(parameters.idle_seconds, parameters.idle_share * solver.seconds):
+        if solver.is_coarse and not member.progress_at and idle >= parameters.coarse_seconds:
+            weight *= parameters.gainless_factor
+        elif idle > max(parameters.idle_seconds, parameters.idle_share * solver.seconds):
             weight *= parameters.idle_factor
         return weight
 

@@ -129,7 +129,7 @@ class Searches:
         ------
         TimeLimitError : the deadline came.
         """
-        if self._is_open and not self._waits_for_bounds:
+        if self._is_open and not self.waits_for_bounds:
             self.lay_out()
             self._run(seconds, more)
 
@@ -150,20 +150,21 @@ class Searches:
     def join_bounds(self) -> None:
         """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;
         they are then laid out after it."""
-        if not self._waits_for_bounds:
+        if not self.waits_for_bounds:
             self.lay_out()
         elif "depth" in self.portfolio.members:
             member = self.portfolio.members["depth"]
             member.terms = replace(member.terms, waits_for="bounds")
 
     @property
-    def _waits_for_bounds(self) -> bool:
+    def waits_for_bounds(self) -> bool:
+        """Whether the first bound comes before the searches."""
         return self.form.is_packing or self.form.graph is not None
 
     @property
     def first_seconds(self) -> float:
         """Virtual time of the searches before the first bound, in seconds."""
-        if self._waits_for_bounds or not self.portfolio.members:
+        if self.waits_for_bounds or not self.portfolio.members:
             return 0.0
         return DEPTH_ALONE_SECONDS if self._beam is None else FIRST_SECONDS
 

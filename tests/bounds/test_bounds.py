@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.bounds.bounds import bound_sources
+from oocbe.bounds.bounds import BoundSources, bound_sources
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -114,6 +114,25 @@ def test_bounds_hold_below_an_assignment_found_on_the_way(make):
 def test_bounds_of_many_problems_hold(make):
     for seed in range(1000, 6000):
         check_all(make(seed), seed)
+
+
+@pytest.mark.parametrize("make", [photographs, costly_photographs, anything])
+def test_steps_continue_where_the_last_one_ended(make):
+    longer = 0
+    for seed in range(20):
+        problem = make(seed)
+        best, sources = optimum(problem), BoundSources(problem, seed)
+        roots = [max(source.root for source in sources.improved(1e-4)) for _ in range(3)]
+        longer += not sources.is_over
+        last = sources.improved(1.0)
+        roots.append(last[0].root)
+        assert roots[-1] <= best
+        assert roots == sorted(roots)
+        for source in last:
+            check_message(problem, source, *random_message(problem, seed))
+        if sources.is_over:
+            assert sources.improved(1.0)[0].root == roots[-1]
+    assert longer
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,6 +17,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.tuning import tuned, tuning
+from oocbe.runtime.deadline import Deadline
 from oocbe.search import bounded, mini_bucket_rounds, portfolio
 from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.portfolio import Terms
@@ -107,6 +108,19 @@ def test_the_optimum_is_the_same(structure, gives_up):
 def attempts_at(problem, eliminate=None, **options):
     known = SharedBounds(problem, oocbe.SolveOptions().gap, lambda *_: None)
     return EliminationAttempts(lambda: problem, MIN_SUM, oocbe.SolveOptions(**options), known, eliminate)
+
+
+@pytest.mark.parametrize(("limit", "steps", "is_attempted"), [(5.0, 2, False), (50.0, 3, False), (500.0, 3, True)])
+def test_no_attempt_begins_that_the_time_limit_ends(monkeypatch, limit, steps, is_attempted):
+    """Of an expected 100 s: neither is a longer search for orders worthwhile if an eighth of that is left."""
+    monkeypatch.setattr(EliminationAttempts, "_expected", lambda *_: 100.0)
+    begun = []
+    attempts = attempts_at(hard(), lambda *given: begun.append(given), order_seconds=0.01)
+    for _ in range(steps):
+        assert not attempts.is_over
+        attempts.work(0.0, Deadline(limit))
+    assert attempts.is_over
+    assert bool(begun) == is_attempted
 
 
 def test_later_attempts_may_take_longer():

@@ -194,14 +194,30 @@ def test_coarse_steps_may_take_as_long_as_those_before():
     assert len(coarse.calls) < 8
 
 
+def test_coarse_steps_without_any_gain_get_less_time():
+    shares = []
+    for gain in (0, 1):
+        setting = Setting(replace(PARAMETERS, behind=1.0, idle_factor=1.0))
+        setting.add("search")
+        coarse = setting.add("coarse", is_coarse=True, gains=lambda gain=gain: gain)
+        setting.run(30.0)
+        shares.append(coarse.seconds / setting.clock.now)
+    assert shares[0] < 0.25 < 0.4 < shares[1]
+
+
 def test_a_step_comes_before_those_that_wait_for_it():
     setting = Setting()
     waiting = setting.add("waiting", Terms(waits_for="bounds"))
     bounds = setting.add("bounds", is_coarse=True, takes=3.0)
     setting.run(3.0)
-    assert (bounds.calls, waiting.calls) == ([math.inf], [])
+    assert (bounds.calls, waiting.calls) == ([PARAMETERS.coarse_seconds], []), "a step as long as the first of all"
     setting.run(4.0)
     assert waiting.calls
+    long = Setting()
+    long.add("waiting", Terms(waits_for="bounds"))
+    bounds = long.add("bounds", Terms(first_step=2.0), is_coarse=True)
+    long.run(1.0)
+    assert bounds.calls == [2.0]
     without = Setting()
     without.add("waiting", Terms(waits_for="bounds"))
     without.run(1.0)
