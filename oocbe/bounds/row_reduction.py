@@ -13,6 +13,10 @@ on. Then unneeded values are removed, and functions that are sums of smaller one
 another elimination and vice versa, so all are repeated to a fixed point. Circuits, games and proteins are often solved
 completely.
 
+**Substitution.** If a hard constraint leaves one value of a variable for each value of a neighbour (two frequencies at
+a fixed distance, a copy), the neighbour replaces the variable in all its functions: a contraction of an edge of the
+primal graph, which raises no width. Functions over the same scope are then added up.
+
 **Decomposition.** A variable without influence on a function leaves its scope. If the joint cost of two variables is
 the sum of their separate costs, whatever the values of the others, the function is the sum of one without the first and
 one without the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
@@ -196,13 +200,14 @@ class _Reducing:
         heapq.heapify(self._heap)
         self._changed = set(self._left)  # variables whose values are to be compared
         self._whole = set(self._parts)  # functions that may be sums of others
+        self._pairs = {scope for scope in self._parts if len(scope) == 2}  # functions that may determine a variable
         self._work_left = MOST_COMPARED
 
     def run(self) -> Reduction:
         self._propagate()
         while True:
             self._eliminate_variables()
-            if self._is_impossible or not (self._split() | self._remove_values()):
+            if self._is_impossible or not (self._substitute() | self._split() | self._remove_values()):
                 return self._result(sorted(self._left))
 
     def run_along(self, order: Sequence[int]) -> Reduction:
@@ -279,6 +284,7 @@ class _Reducing:
         for u in scope:
             self._scopes[u].discard(scope)
         self._whole.discard(scope)
+        self._pairs.discard(scope)
         return self._parts.pop(scope)
 
     def _eliminate(self, v: int) -> tuple[int, ...]:
@@ -313,6 +319,49 @@ class _Reducing:
         self._add(scope, (best.reshape(shape), is_left.reshape(shape)))
         self._steps.append(Elimination(v, scope, choice.reshape(shape)))
         return scope
+
+    def _substitute(self) -> bool:
+        """Replace variables that a neighbour determines; returns whether there were any."""
+        found = False
+        for scope in sorted(self._pairs):
+            self._pairs.discard(scope)
+            check_deadline()
+            if scope not in self._parts:
+                continue
+            permitted = self._parts[scope][1]
+            for axis, (v, u) in enumerate((scope, scope[::-1])):
+                if (permitted.sum(axis=axis) == 1).all() and self._may_replace(v, u):
+                    self._replace(v, u, permitted.argmax(axis=axis))
+                    found = True
+                    break
+        return found
+
+    def _may_replace(self, v: int, u: int) -> bool:
+        """Whether the functions of a variable do not grow if another variable replaces it."""
+        before = after = 0
+        for scope in self._scopes[v]:
+            cells = self._parts[scope][0].size
+            before += cells
+            after += cells // self._sizes[v] * (1 if u in scope else self._sizes[u])
+        return after <= before and not self._linear.has(v)
+
+    def _replace(self, v: int, u: int, choice: NDArray[np.int64]) -> None:
+        """Replace a variable by a neighbour. choice : the value of ``v`` for each value of ``u``."""
+        near = self._neighbours(v)
+        self._left.remove(v)
+        for scope in sorted(self._scopes[v]):
+            rest = [w for w in scope if w not in (u, v)]
+            order = np.argsort([u, *rest])
+            taken = []
+            for array in self._take(scope):
+                if u in scope:
+                    array = np.moveaxis(array, (scope.index(v), scope.index(u)), (0, 1))[choice, np.arange(len(choice))]
+                else:
+                    array = np.moveaxis(array, scope.index(v), 0)[choice]
+                taken.append(np.ascontiguousarray(array.transpose(order)))
+            self._add(tuple(sorted([u, *rest])), (taken[0], taken[1]))
+        self._steps.append(Elimination(v, (u,), choice))
+        self._touch(sorted(near))
 
     def _split(self) -> bool:
         """Split functions that are sums of smaller ones; returns whether there were any."""
@@ -367,7 +416,7 @@ class _Reducing:
             axis = scope.index(v)
             values, permitted = self._parts[scope]
             self._parts[scope] = values.take(kept, axis=axis), permitted.take(kept, axis=axis)
-            self._whole.add(scope)
+            self._note(scope)
         self._touch([v, *near])
 
     def _add(self, scope: tuple[int, ...], costs: Costs) -> None:
@@ -381,9 +430,15 @@ class _Reducing:
             values = np.where(permitted, values + self._parts[scope][0], 0)
             self._is_impossible |= not permitted.any()
         self._parts[scope] = values, permitted
-        self._whole.add(scope)
+        self._note(scope)
         for u in scope:
             self._scopes[u].add(scope)
+
+    def _note(self, scope: tuple[int, ...]) -> None:
+        """Mark a function as changed."""
+        self._whole.add(scope)
+        if len(scope) == 2:
+            self._pairs.add(scope)
 
     def _result(self, left: list[int]) -> Reduction:
         tables = self._tables
