@@ -42,6 +42,8 @@ class Parameters:
     idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
         last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
         depth-first search often proves the optimum at once after a long time without progress.
+    finding_seconds, finding_share : a solver finds assignments while its last one is at most this many seconds of its
+        own time, or this share of it, ago.
     gainless_factor : factor of the weight of a solver with coarse steps that has never improved a bound: relaxations
         without a gain in their first step rarely have one later.
     coarse_seconds : minimum time of a step of a solver with coarse steps, in seconds; relaxations of less time are
@@ -57,6 +59,8 @@ class Parameters:
     idle_seconds: float = 4.0
     idle_share: float = 0.5
     idle_factor: float = 0.5
+    finding_seconds: float = 0.2
+    finding_share: float = 0.25
     gainless_factor: float = 0.125
     coarse_seconds: float = 0.5
 
@@ -76,6 +80,7 @@ class Terms:
     soon, leading : factors of the weight while the solver is expected to end soon, and while it has the best bound.
     waits_for : name of a solver in the portfolio whose first step comes before; empty: none.
     first_step : minimum time of a first coarse step, in seconds.
+    finding : factor of the weight while it finds better assignments, see :class:`Parameters`.
     """
 
     share: float = 1.0
@@ -84,6 +89,7 @@ class Terms:
     leading: float = 1.0
     waits_for: str = ""
     first_step: float = 0.0
+    finding: float = 1.0
 
 
 HEAD_START = 0.25
@@ -99,7 +105,7 @@ TERMS = {
     "depth": Terms(soon=4.0),
     "beam": Terms(after=HEAD_START, soon=2.0),
     # They improve the incumbent of a long depth-first search long before it does itself.
-    "neighbourhoods": Terms(share=0.25, after=1.0),
+    "neighbourhoods": Terms(share=0.25, after=1.0, finding=16.0),
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
     "subproblems": Terms(share=0.5, after=1.0, leading=16.0),
     # Its estimate is right within a small factor, so an attempt may start after as long.
@@ -118,11 +124,13 @@ TERMS = {
 
 @dataclass
 class Member:
-    """A solver in a portfolio. progress_at : its seconds at the last improvement of a bound."""
+    """A solver in a portfolio. progress_at, found_at : its seconds at the last improvement of a bound, and of the
+    incumbent."""
 
     solver: SubSolver
     terms: Terms
     progress_at: float = 0.0
+    found_at: float = -math.inf
 
 
 class Portfolio:
@@ -166,8 +174,11 @@ class Portfolio:
             member = self.next(most, more)
             if member is None:
                 return
+            value = self._known.value
             if member.solver.work(self._seconds(member), self._deadline).is_better:
                 member.progress_at = member.solver.seconds
+            if value != self._known.value:
+                member.found_at = member.solver.seconds
 
     def next(self, most: float = math.inf, more: float = 0.0) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
@@ -222,6 +233,10 @@ class Portfolio:
     def _weight(self, member: Member) -> float:
         solver, terms, parameters = member.solver, member.terms, self._parameters
         weight = terms.share
+        if solver.seconds - member.found_at <= max(
+            parameters.finding_seconds, parameters.finding_share * solver.seconds
+        ):
+            weight *= terms.finding
         if self._is_soon(member):
             return weight * terms.soon
         lower = self._known.lower

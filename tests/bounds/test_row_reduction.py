@@ -33,8 +33,42 @@ def costs_of(tables: ScopeTables) -> np.ndarray:
     return total
 
 
+def determined(seed: int) -> Problem:
+    """Random costs between all pairs of variables, some of which a neighbour determines, by a function or a copy."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, 6).tolist()
+    functions = [
+        Function.from_array((u, v), random.integers(-9, 9, (sizes[u], sizes[v]))) for u in range(6) for v in range(u)
+    ]
+    constraints = []
+    for v in range(1, 6):
+        if random.random() < 0.5:
+            u = int(random.integers(v))
+            allowed = np.column_stack([np.arange(sizes[u]), random.integers(0, sizes[v], sizes[u])])
+            constraints.append(Constraint((u, v), allowed, allowed=True))
+    return Problem(tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)), tuple(functions), tuple(constraints))
+
+
+def test_a_fixed_distance_leaves_one_of_two_variables(monkeypatch):
+    """Eight links there and back: each pair has one frequency to choose, and no elimination is small enough."""
+    monkeypatch.setattr(row_reduction, "MOST_JOINED", 1)
+    random = np.random.default_rng(0)
+    far = np.argwhere(np.abs(np.arange(6)[:, None] - np.arange(6)[None]) == 3)
+    constraints = [Constraint((v, v + 1), far, allowed=True) for v in range(0, 8, 2)]
+    functions = [Function.from_array((u, v), random.integers(0, 9, (6, 6))) for u in range(8) for v in range(u)]
+    problem = Problem(tuple(Variable(f"x{v}", 6) for v in range(8)), tuple(functions), tuple(constraints))
+    made = reduced(ScopeTables.of(problem))
+    assert len(made.variables) == 4
+    assert max(len(part.scope) for part in made.tables.parts) == 2
+    for _ in range(20):
+        rest = [int(random.integers(size)) for size in made.tables.problem.sizes]
+        assignment = made.complete(rest)
+        assert problem.evaluate(assignment) == made.tables.evaluate(rest)
+        assert made.restricted(assignment) == tuple(rest)
+
+
 @pytest.mark.parametrize("joined", [1 << 12, 1 << 4])
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution, determined])
 def test_what_is_left_costs_what_its_best_completion_does(make, joined, monkeypatch):
     monkeypatch.setattr(row_reduction, "MOST_JOINED", joined)
     gone = values_gone = 0

@@ -194,6 +194,23 @@ def test_coarse_steps_may_take_as_long_as_those_before():
     assert len(coarse.calls) < 8
 
 
+def test_a_solver_has_more_time_while_it_finds_assignments():
+    setting = Setting(replace(PARAMETERS, idle_factor=1.0))
+    finds = 5.0
+
+    def find():
+        if setting.clock.now < finds:
+            setting.known.value -= 1
+        return 0
+
+    one = setting.add("one")
+    finder = setting.add("finder", Terms(share=0.25, finding=16.0), gains=find)
+    setting.run(finds)
+    assert finder.seconds > 3 * one.seconds
+    setting.run(50.0)
+    assert finder.seconds == pytest.approx(one.seconds / 4, rel=0.5)
+
+
 def test_coarse_steps_without_any_gain_get_less_time():
     shares = []
     for gain in (0, 1):
