@@ -95,6 +95,13 @@ def write_report(
         ranked = sorted(enumerate(buckets, start=1), key=lambda pair: -pair[1].bytes)[:LARGEST_MESSAGES]
         rows = [(number, b.variable, b.rows, b.bytes) for number, b in ranked]
         parts += ["<h2>Largest messages</h2>", grid(("bucket", "variable", "rows", "bytes"), rows)]
+    if solvers := getattr(result, "solvers", ()):
+        shares = [
+            (s.name, seconds(s.seconds), s.steps, s.raised, s.found, f"{s.closed:.0%}")
+            for s in sorted(solvers, key=lambda s: -s.seconds)
+        ]
+        heads = ("solver", "time", "steps", "bound raised", "assignment found", "of the gap")
+        parts += ["<h2>Solvers</h2>", grid(heads, shares)]
     labels = result.labels
     if labels is not None:
         parts += ["<h2>Answer</h2>", _answer(problem, result, labels)]

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from oocbe.model.results.progress_curve import SolverShare
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.shared_bounds import SharedBounds
@@ -156,6 +157,18 @@ class Portfolio:
     def add(self, name: str, solver: SubSolver, terms: Terms | None = None) -> None:
         """Add a solver; solvers of equal virtual time run in the order in which they were added."""
         self.members[name] = Member(solver, terms or TERMS[name])
+
+    @property
+    def shares(self) -> tuple[SolverShare, ...]:
+        """What each solver that ran took and gained."""
+        solvers = {name: member.solver for name, member in self.members.items() if member.solver.steps}
+        distance = self._known.distance
+        whole = sum(one.closed for one in solvers.values()) + (float(distance) if distance < math.inf else 0.0)
+        made = []
+        for name, one in solvers.items():
+            closed = round(one.closed / whole, 6) if whole else 0.0
+            made.append(SolverShare(name, round(one.seconds, 6), one.steps, one.raised, one.found, closed))
+        return tuple(made)
 
     def run(self, is_done: Callable[[], bool], most: float = math.inf, more: float = 0.0) -> None:
         """Run until all solvers have ended, or have used their time.

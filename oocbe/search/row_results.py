@@ -168,4 +168,5 @@ def result_of_bounds(
         linear_constraints=handling,
         notes=notes,
         bounds=statistics.bounds,
+        solvers=statistics.solvers,
     )

@@ -201,6 +201,7 @@ class Searches:
         """Add the summary and the counts of the searches to ``statistics``."""
         for member in self.portfolio.members.values():
             member.solver.report(statistics)
+        statistics.solvers = self.portfolio.shares
         statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))
 
     @property

@@ -67,6 +67,11 @@ class SharedBounds:
             self.report(self.lower, self.value, why, self.assignment)
 
     @property
+    def distance(self) -> int | float:
+        """Distance between bound and incumbent; infinite while one of them is missing."""
+        return math.inf if self.lower is None or self.value is None else max(0, self.value - self.lower)
+
+    @property
     def is_closed(self) -> bool:
         """Whether nothing better than the incumbent (or than the problem's upper bound, or at all) can exist."""
         return self.lower is not None and self.lower >= self.upper_bound

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oocbe.errors import TimeLimitError
+from oocbe.model.results.progress_curve import SolverShare
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.shared_bounds import SharedBounds
@@ -35,6 +36,8 @@ class SubSolver(ABC):
     ----------
     seconds : time spent. is_over : whether it has ended: the problem is closed, or nothing is left to try.
     lower : lower bound proven by this solver alone, or None. nodes : number of nodes (rows) created.
+    steps, raised, found : number of calls of :meth:`work`, of those that raised the lower bound, and of those that
+        found a better assignment. closed : by how much they reduced the distance between both.
     is_hopeless : whether its bounds are too weak for a proof.
     is_coarse : whether a step takes up the time that it is given; one step is then a call of :meth:`work`.
     """
@@ -46,6 +49,8 @@ class SubSolver(ABC):
         self._known = known
         self.seconds = 0.0
         self.is_over = False
+        self.steps = self.raised = self.found = 0
+        self.closed = 0.0
         self.lower: int | float | None = None
         self._begin_of_work: float | None = None
 
@@ -61,7 +66,7 @@ class SubSolver(ABC):
         TimeLimitError : the deadline came; the solver can continue later.
         """
         known = self._known
-        before, begin = (known.lower, known.value), working_time()
+        before, distance, begin = (known.lower, known.value), known.distance, working_time()
         self._begin_of_work = begin
         try:
             while not self.is_over:
@@ -80,6 +85,11 @@ class SubSolver(ABC):
         finally:
             taken, self._begin_of_work = working_time() - begin, None
             self.seconds += taken
+            self.steps += 1
+            self.raised += before[0] != known.lower
+            self.found += before[1] != known.value
+            if distance < math.inf:
+                self.closed += float(distance - known.distance)
         return Progress(taken, before != (known.lower, known.value))
 
     @property
@@ -127,6 +137,7 @@ class Statistics:
     order, width, total_rows, dtype : of the last finished run; fixed variables come first in the order.
     largest_rows : of any finished run.
     bounds : the bound used, a sentence. stopped : why the search ended before the proof, a sentence, or empty.
+    solvers : what each solver took and gained.
     spoiled : the best assignment without the linear constraints that elimination left out violates one of them.
     """
 
@@ -141,4 +152,5 @@ class Statistics:
     largest_rows: int = 0
     bounds: str = ""
     stopped: str = ""
+    solvers: tuple[SolverShare, ...] = ()
     spoiled: bool = False

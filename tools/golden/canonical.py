@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 VOLATILE = re.compile(
-    r"(.*_)?seconds|seconds_.*|peak_memory(_bytes)?|memory_before|path|version|disk|.*_per_second|anytime|rows_changed_owner"
+    r"(.*_)?seconds|seconds_.*|peak_memory(_bytes)?|memory_before|path|version|disk|.*_per_second|anytime|solvers|rows_changed_owner"
 )
 """Keys of mappings that hold times, places, what the machine has, or which worker was free."""
 

@@ -283,7 +283,7 @@ class _Solving:
         if (result := others.result) is not None:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
             seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
-            return replace(result, notes=(*result.notes, note), seconds=seconds)
+            return replace(result, notes=(*result.notes, note), seconds=seconds, solvers=search.statistics.solvers)
         result = result_of_bounds(problem, options, known, search.statistics, self._backend)
         return replace(result, seconds=seconds)
 

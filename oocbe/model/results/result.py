@@ -10,7 +10,7 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOT
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
 from oocbe.model.results.numerals import content, labels_of, whole_repr
-from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, PresolveStep, Removed
+from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, PresolveStep, Removed, SolverShare
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
 from oocbe.runtime.pictures.shown import Shown
@@ -73,6 +73,7 @@ class Result(Shown):
     linear : consumption of each linear constraint by the assignment. propagation : reduction before the search for
         orders; None if the solve ended before.
     presolve : entries of the presolve stack, with their removals.
+    solvers : of a search with bounds, what each took and gained.
     read_by_workers : rows of stored tables read by workers, and how many of these another worker had written; None
         without workers.
     schedule : for SPOT5 files, profit and photographs of the assignment; otherwise None.
@@ -104,6 +105,7 @@ class Result(Shown):
     linear: tuple[Consumption, ...] = ()
     propagation: Removed | None = None
     presolve: tuple[PresolveStep, ...] = ()
+    solvers: tuple[SolverShare, ...] = field(default=(), repr=False)
     read_by_workers: RowsRead | None = None
     schedule: Schedule | None = field(default=None, repr=False)
 
@@ -166,7 +168,7 @@ class Result(Shown):
         fields = (
             "status value bound gap bounds problem semiring sense width largest_message_rows total_rows seconds "
             "peak_memory_bytes dominance dtype backend linear_constraints linear propagation presolve read_by_workers "
-            "orders_tried anytime"
+            "orders_tried solvers anytime"
         )
         return {
             "schema_version": SCHEMA_VERSION,

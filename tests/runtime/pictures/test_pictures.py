@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import UsageError
+from oocbe.formats import write
 from oocbe.model.results.progress_curve import BucketDone, KnownAt
 from oocbe.runtime.pictures.html import grid
 from oocbe.runtime.pictures.layouts import spring, tree_places
@@ -166,6 +167,25 @@ def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, sol
     assert "<script" not in html
     assert f"{solved.schedule.profit:,} of {solved.schedule.possible:,}" in html
     assert oocbe.__version__ in html
+
+
+def test_a_report_has_what_each_solver_gained(tmp_path):
+    random = np.random.default_rng(0)
+    pairs = [(u, v) for u in range(40) for v in range(u)]
+    functions = tuple(oocbe.Function.from_array(pair, random.integers(0, 9, (2, 2))) for pair in pairs)
+    problem = oocbe.Problem(tuple(oocbe.Variable(f"x{v}", 2) for v in range(40)), functions)
+    result = oocbe.solve(problem, backend="cpu")
+    assert result.status == "optimal"
+    by_name = {solver.name: solver for solver in result.solvers}
+    assert by_name["depth"].seconds > 0
+    assert sum(solver.raised for solver in result.solvers) > 0
+    assert sum(solver.closed for solver in result.solvers) == pytest.approx(1.0, abs=1e-3)
+    assert [solver["name"] for solver in result.to_json()["solvers"]] == [*by_name]
+    write(problem, tmp_path / "dense.wcsp")
+    page = tmp_path / "dense.html"
+    done = CliRunner().invoke(app, ["solve", str(tmp_path / "dense.wcsp"), "--report", str(page), "--quiet"])
+    assert done.exit_code == 0
+    assert "<h2>Solvers</h2>" in page.read_text()
 
 
 @pytest.mark.parametrize("name", ["day.pdf", "day", "day.svg"])
