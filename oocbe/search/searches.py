@@ -267,9 +267,15 @@ class RowProblem:
     @cached_property
     def graph(self) -> ValueGraph | None:
         """The problem as a graph of values; None if it has no such form."""
+        from oocbe.bounds.row_tables import ScopeTables
+        from oocbe.elimination.preparation.packing import is_packing, with_exclusions
         from oocbe.search.stable_set_search import graph_of
 
-        return graph_of(self.problem, lambda: self._tables if self._given is None else self._given.tables)
+        problem = self.problem
+        if problem.linear_constraints and is_packing(problem):
+            excluding = with_exclusions(problem)
+            return graph_of(excluding, lambda: ScopeTables.of(excluding))
+        return graph_of(problem, lambda: self._tables if self._given is None else self._given.tables)
 
     @property
     def goes_first(self) -> bool:

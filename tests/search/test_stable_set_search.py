@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.row_tables import ScopeTables
+from oocbe.elimination.preparation.packing import with_exclusions
 from oocbe.errors import TimeLimitError
-from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import searches, stable_set_search
-from oocbe.search.searches import Searches
+from oocbe.search.searches import RowProblem, Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.stable_set_search import StableSetSearch, ValueGraph
 from tests.helpers.bound_problems import optimum
@@ -165,3 +166,37 @@ def test_it_opens_a_solve(part, monkeypatch):
     assert known.is_closed
     assert known.value == optimum(problem)
     assert "stable sets" in rounds.summary
+
+
+def limited(seed: int) -> Problem:
+    """Choices under linear constraints of few different amounts, most of which permit one of their variables."""
+    random = np.random.default_rng(seed)
+    problem, rows = choices(seed), []
+    for _ in range(int(random.integers(1, 3))):
+        count = int(random.integers(1, len(problem.sizes) + 1))
+        scope = tuple(random.choice(len(problem.sizes), size=count, replace=False).tolist())
+        own = tuple(random.choice([0, 0, 2, 3], size=problem.sizes[v]) for v in scope)
+        rows.append(LinearConstraint(scope, own, sum(int(c.min()) for c in own) + int(random.integers(2, 5))))
+    return replace(problem, linear_constraints=tuple(rows))
+
+
+def test_linear_constraints_that_permit_one_variable_become_pairs():
+    whole = part = solved = 0
+    for seed in range(examples(300)):
+        problem = limited(seed)
+        excluding = with_exclusions(problem)
+        feasible = all_values(problem.below(None))[1]
+        assert (all_values(excluding.below(None))[1] == feasible).all()
+        fewer = len(problem.linear_constraints) - len(excluding.linear_constraints)
+        whole += fewer > 0 and not excluding.linear_constraints
+        part += fewer > 0 and bool(excluding.linear_constraints)
+        graph = RowProblem(problem).graph
+        if graph is None or not problem.linear_constraints:
+            continue
+        solved += 1
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
+        StableSetSearch(graph, known).work(math.inf, Deadline())
+        assert known.is_closed
+        best = optimum(problem)
+        assert known.value == (None if best == math.inf else best)
+    assert min(whole, part, solved) > examples(10), (whole, part, solved)

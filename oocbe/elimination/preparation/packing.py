@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import combinations, pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.listed_factors import ListedFactor, harmful_slots, slots_of, starts_of
+from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import looked
 
@@ -47,6 +49,33 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
         harmful[slots_of(tables, start).ravel()] = True
     safe = sum(not harmful[low:high].all() for low, high in pairwise(start))
     return 2 * safe >= len(problem.sizes)
+
+
+def with_exclusions(problem: Problem) -> Problem:
+    """The problem with a constraint for each two variables of a linear constraint that permits at most one of them more
+    than its least amount, such as the bids for one good; other linear constraints are kept.
+
+    problem : in any semiring.
+    """
+    linear: list[LinearConstraint] = []
+    excluded: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for c in looked(problem.linear_constraints):
+        if not c.can_bind:
+            continue
+        more = [np.flatnonzero(own > own.min()) for own in c.coefficients]
+        room = c.capacity - c.least
+        each = [own[a] - int(own.min()) for own, a in zip(c.coefficients, more, strict=True) if len(a)]
+        least_two = sorted(int(amounts.min()) for amounts in each)[:2]
+        if len(each) < 2 or sum(least_two) <= room or max(int(amounts.max()) for amounts in each) > room:
+            linear.append(c)
+            continue
+        for (u, own), (v, other) in combinations(zip(c.scope, more, strict=True), 2):
+            if len(own) and len(other):
+                excluded.setdefault((u, v), set()).update(product(own.tolist(), other.tolist()))
+    if not excluded:
+        return problem
+    pairs = [Constraint(scope, np.array(sorted(tuples))) for scope, tuples in excluded.items()]
+    return replace(problem, constraints=(*problem.constraints, *pairs), linear_constraints=tuple(linear))
 
 
 FEW_PAIRS = 2
