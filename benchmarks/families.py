@@ -577,12 +577,85 @@ def design(random: Generator, residues: int, rotamers: int) -> Problem:
     return _problem(sizes, functions, [], "design")
 
 
+def goods(random: Generator, count: int, bids: int, least: int, most: int) -> Problem:
+    """Which bids to take for sets of goods: a linear constraint for each good, which is sold once."""
+    wanted = [
+        set(random.choice(count, int(random.integers(least, most + 1)), replace=False).tolist()) for _ in range(bids)
+    ]
+    functions = [_costs((b,), [int(100 * len(w) * random.uniform(0.7, 1.3)), 0]) for b, w in enumerate(wanted)]
+    scopes = [tuple(b for b in range(bids) if good in wanted[b]) for good in range(count)]
+    rows = [LinearConstraint(scope, (np.array([0, 1]),) * len(scope), 1) for scope in scopes if len(scope) > 1]
+    return replace(_problem([2] * bids, functions, [], "goods"), linear_constraints=tuple(rows))
+
+
+def dear_warehouse(random: Generator, places: int, near: int) -> Problem:
+    """Warehouses of equal cost, of which few are near each store: the linear program leaves a gap of a third."""
+    functions = [_costs((w,), [0, 3000]) for w in range(places)]
+    for store in range(places):
+        costs = np.full(places, 30_000)
+        own = random.choice(places, size=near, replace=False)
+        costs[own] = random.integers(0, 5, near)
+        functions.append(_costs((places + store,), costs))
+    closed = [Constraint((w, places + s), [[0, w]]) for s in range(places) for w in range(places)]
+    return _problem([2] * places + [places] * places, functions, closed, "dear warehouse")
+
+
+def fixed_distances(random: Generator, count: int, values: int, degree: float) -> Problem:
+    """Radio links there and back at a fixed distance; costs of four magnitudes where near ones disturb one another."""
+    band = np.arange(values)
+    apart = np.abs(band[:, None] - band[None])
+    there = [Constraint((v, v + 1), np.argwhere(apart != values // 2)) for v in range(0, count, 2)]
+    places = random.random((count // 2, 2))
+    pairs = sorted(combinations(range(count // 2), 2), key=lambda p: float(np.linalg.norm(places[p[0]] - places[p[1]])))
+    functions = []
+    for one, other in pairs[: int(degree * count / 4)]:
+        for u, v in product((2 * one, 2 * one + 1), (2 * other, 2 * other + 1)):
+            if random.random() < 0.5:
+                weight, wanted = int(random.choice([1, 100, 10_000, 1_000_000])), int(random.integers(1, values // 3))
+                functions.append(_costs((u, v), weight * (apart < wanted)))
+    return _problem([values] * count, functions, there, "fixed distances")
+
+
+def certain_grid(random: Generator, side: int, certain: float) -> Problem:
+    """A Bayesian network on a square grid, a part of its tables certain; its last variable is observed."""
+    functions = []
+    for v in range(side * side):
+        parents = [u for u, is_there in ((v - side, v >= side), (v - 1, v % side > 0)) if is_there]
+        first = random.random([2] * len(parents))
+        if random.random() < certain:
+            first = np.rint(first)
+        table = np.stack([first, 1 - first], axis=-1)
+        cells = np.argwhere(table > 0)
+        functions.append(Function((*parents, v), cells, np.rint(-1000 * np.log(table[table > 0])).astype(np.int64)))
+    functions.append(Function((side * side - 1,), [[1]], [0]))
+    return _problem([2] * (side * side), functions, [], "certain grid")
+
+
+def arrangement(random: Generator, vertices: int, degree: float) -> Problem:
+    """Vertices of a random graph in a row, the ends of each edge near one another."""
+    place = np.arange(vertices)
+    apart = np.abs(place[:, None] - place[None])
+    pairs = [pair for pair in combinations(range(vertices), 2) if random.random() < degree / vertices]
+    hard = _differ(combinations(range(vertices), 2), vertices)
+    return _problem([vertices] * vertices, [_costs(pair, apart) for pair in pairs], hard, "arrangement")
+
+
+def triples(random: Generator, variables: int, values: int, count: int) -> Problem:
+    """Random costs of random triples."""
+    scopes = [sorted(random.choice(variables, size=3, replace=False).tolist()) for _ in range(count)]
+    functions = [_costs(tuple(scope), random.integers(0, 10, [values] * 3)) for scope in scopes]
+    return _problem([values] * variables, functions, [], "triples")
+
+
 Make = Callable[..., Problem]
 
 FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "clique": (clique, ((60, 0.7), (100, 0.5), (100, 0.7), (150, 0.6))),
     "warehouse": (warehouse, ((20, 40), (40, 100), (50, 60), (60, 120))),
-    "max-2-sat": (lambda random, *size: satisfiability(random, *size, 2), ((50, 200), (60, 260))),
+    "max-2-sat": (
+        lambda random, *size: satisfiability(random, *size, 2),
+        ((50, 200), (60, 260), (80, 360), (100, 450)),
+    ),
     "max-3-sat": (lambda random, *size: satisfiability(random, *size, 3), ((40, 240), (60, 330), (70, 400))),
     "circuit": (circuit, ((500, 30, 3), (1500, 30, 3), (1500, 20, 4))),
     "segmentation": (segmentation, ((300, 4, 60), (500, 4, 40), (800, 3, 60))),
@@ -622,6 +695,12 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "knapsacks": (knapsacks, ((40, 2, 4.0), (50, 5, 4.0))),
     "shifts": (shifts, ((8, 7), (10, 10))),
     "design": (design, ((8, 40), (12, 40), (15, 60))),
+    "goods": (goods, ((40, 120, 2, 5), (60, 200, 2, 5), (60, 200, 3, 8))),
+    "dear warehouse": (dear_warehouse, ((20, 5), (25, 5), (30, 5))),
+    "fixed distances": (fixed_distances, ((40, 16, 8.0), (60, 20, 10.0), (100, 24, 12.0))),
+    "certain grid": (certain_grid, ((18, 0.5), (20, 0.75), (26, 0.75))),
+    "arrangement": (arrangement, ((8, 3.0), (9, 3.0), (10, 3.0))),
+    "triples": (triples, ((15, 4, 40), (20, 3, 60), (25, 3, 70))),
 }
 """Of each family what makes it, and its sizes; a size's seeds are 0, 1, …"""
 
