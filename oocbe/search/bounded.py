@@ -222,8 +222,8 @@ class BoundedSolve(SubSolver):
         searches, portfolio = self._searches, self._searches.portfolio
         searches.join_bounds()
         after = searches.first_seconds
-        # The first linear program of a large photograph problem takes a second.
-        first_step = FIRST_SECONDS if searches.waits_for_bounds else 0.0
+        # The first linear program of a large photograph problem takes a second, that of a choice of warehouses a tenth.
+        first_step = FIRST_SECONDS if searches.waits_for_bounds and not searches.form.is_supply else 0.0
         portfolio.add("bounds", self, replace(TERMS["bounds"], after=after, first_step=first_step))
         portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
         if self._options.bounds == "auto":

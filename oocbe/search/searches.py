@@ -282,18 +282,23 @@ class RowProblem:
         """Whether depth-first search runs briefly before all else: for problems other than packing, and for packing
         with binary domains, such as set covers: it closes a hundred sets in a tenth of a second, and cuts take seconds.
         """
-        from oocbe.elimination.preparation.packing import is_supply
-
         if not self.is_packing or self.graph is not None:
             return True
-        return max(self.problem.sizes, default=0) <= 2 and not is_supply(self.problem)
+        return max(self.problem.sizes, default=0) <= 2 and not self.is_supply
 
     @cached_property
     def is_packing(self) -> bool:
         """Whether linear programming bounds serve better than beam passes."""
-        from oocbe.elimination.preparation.packing import is_packing, is_supply
+        from oocbe.elimination.preparation.packing import is_packing
 
-        return is_supply(self.problem) or (is_packing(self.problem) and not _is_dense(self.problem))
+        return self.is_supply or (is_packing(self.problem) and not _is_dense(self.problem))
+
+    @cached_property
+    def is_supply(self) -> bool:
+        """Whether few pairs of values are forbidden, as by the choice of warehouses."""
+        from oocbe.elimination.preparation.packing import is_supply
+
+        return is_supply(self.problem)
 
 
 def _is_dense(problem: Problem) -> bool:
