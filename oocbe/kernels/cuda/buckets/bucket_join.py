@@ -49,8 +49,8 @@ SMALL_FRONTIER = 1 << 20
 """Bytes of a frontier that is allocated without a query of the free memory, which takes as long as a launch."""
 
 
-SHARED_ITEMS = 1 << 16
-"""Minimum items of a frontier that several GPUs share: so many are divided evenly."""
+SHARED_ITEMS, MOST_SHARED_ITEMS = 1 << 16, 1 << 26
+"""Limits of the items of a frontier that several GPUs share: so many are divided evenly, and copied quickly."""
 
 SHARED_SECONDS = 0.2
 """Minimum expected time of a join that they share: the copies of tables and rows take some 10 milliseconds a gigabyte.
@@ -271,7 +271,7 @@ class DeviceProgram:
     def _gpus(self, descent: _Descent) -> list[int]:
         """Numbers of the GPUs that share some items, if that pays; the current one first."""
         items = descent.frontier.items
-        if not self._may_share or items < SHARED_ITEMS:
+        if not self._may_share or not SHARED_ITEMS <= items <= MOST_SHARED_ITEMS:
             return []
         rows = max(items, *(keys.shape[1] for keys, _ in self.tables))
         seconds = rows * (self.program.levels - descent.level) * ITEM_SECONDS
@@ -280,9 +280,7 @@ class DeviceProgram:
     def _shared(self, descent: _Descent, numbers: Sequence[int], row_limit: int) -> list[tuple[Any, Any]] | None:
         """Rows of all leaves below some items by several GPUs, in their memory; None if one of them fails."""
         self._may_share = False  # also after a failure
-        level, shares = descent.level, self._shares(descent.frontier, len(numbers))
-        found: list[list[tuple[Any, Any]]] = [[] for _ in numbers]
-        cupy().cuda.get_current_stream().synchronize()
+        level, found = descent.level, [list[tuple[Any, Any]]() for _ in numbers]
 
         def work(position: int) -> None:
             program, (frontier, tables) = self, shares[position]
@@ -294,8 +292,12 @@ class DeviceProgram:
             cupy().cuda.get_current_stream().synchronize()
 
         try:
+            shares = self._shares(descent.frontier, len(numbers))
+            cupy().cuda.get_current_stream().synchronize()
             on_gpus(numbers, work, lambda: None)
-        except GpuError as error:
+        except Exception as error:
+            if not isinstance(error, GpuError) and not memory.is_out_of_memory(error):
+                raise
             logging.getLogger("oocbe").warning("%s; one GPU joins the bucket", error)
             return None
         return [part for parts in found for part in parts]
