@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -217,6 +217,11 @@ def _on_device(
     piece_rows = context.space.piece_rows or max(tuning().least_device_piece_rows, most)
     ranges = list(operation.rank_ranges(low, high, piece_rows))
     seconds = operation.rows_in / tuning().generated_rows_a_second
+    out_of_core = Lock()
+
+    def alone(ranks: range) -> Iterable[_Totals]:
+        with out_of_core:  # the context's buffers and memory are for one at a time
+            return [_out_of_core(operation, ranks.start, ranks.stop, context, deadline)]
 
     def attempt(numbers: Sequence[int]) -> list[_Totals]:
         found: list[_Totals] = []
@@ -229,7 +234,7 @@ def _on_device(
                 yield ranks
 
         def work(position: int) -> None:
-            found.extend(_of_ranges(operation, step, stoppable(), context, deadline))
+            found.extend(_of_ranges(operation, step, stoppable(), context.kernels, deadline, alone))
 
         on_gpus(numbers, work, stopped.set)
         return found
@@ -240,9 +245,14 @@ def _on_device(
 
 
 def _of_ranges(
-    operation: GeneratedOperation, step: Step, ranges: Iterable[range], context: ExecutionContext, deadline: Deadline
+    operation: GeneratedOperation,
+    step: Step,
+    ranges: Iterable[range],
+    kernels: Backend,
+    deadline: Deadline,
+    alone: Callable[[range], Iterable[_Totals]],
 ) -> list[_Totals]:
-    """Process ranges of ranks on the current device; groups for which it has no memory, out of core."""
+    """Process ranges of ranks on the current device; groups for which it has no memory, by ``alone``."""
     from oocbe.kernels.cuda.transfer.memory import with_retry
     from oocbe.stress.kernels.cuda.synthetic import TableRows
 
@@ -259,11 +269,8 @@ def _of_ranges(
         for table, maker in zip(operation.tables, makers, strict=True):
             first, stop = table.first_row(ranks.start), table.first_row(ranks.stop)
             tables.append(Table(table.layout, *maker.rows(first, stop - first), MAX_SUM, is_sorted=True))
-        sums.add(*step.rows(tables, context.kernels))
+        sums.add(*step.rows(tables, kernels))
         return ()
-
-    def alone(ranks: range) -> Iterable[_Totals]:
-        return [_out_of_core(operation, ranks.start, ranks.stop, context, deadline)]
 
     found: list[_Totals] = []
     for ranks in ranges:

@@ -21,6 +21,7 @@ from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import use_gpus
 from oocbe.stress.generated_operations import OPERATORS, GeneratedOperation, digest_here
+from oocbe.stress.kernels.cuda.synthetic import TableRows
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.packed import PackedTable
 from tests.api.test_count_limbs import problem_of, random_day
@@ -115,8 +116,18 @@ def test_a_gpu_that_runs_out_of_memory_leaves_its_pieces_to_others(at_work, monk
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("most_rows", [None, 100])
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_digest_is_that_of_the_cpu(at_work, operator, tmp_path):
+def test_the_digest_is_that_of_the_cpu(at_work, operator, most_rows, tmp_path, monkeypatch):
+    """Also where all GPUs have groups without room there, which go out of core."""
+    made = TableRows.rows
+
+    def rows(maker, start, count):
+        if most_rows is not None and count > most_rows:
+            raise ResourceError("no memory")
+        return made(maker, start, count)
+
+    monkeypatch.setattr(TableRows, "rows", rows)
     operation = GeneratedOperation(operator, tuple(SPECS[: 1 if operator == "maximise" else 2]))
 
     def digest(backend):
