@@ -6,7 +6,8 @@ branches on the variable with the fewest values relative to the cost of its func
 (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic search by weighting constraints*), or on the variable
 of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning from last conflict(s) in constraint
 programming*). A variable with many values is branched on by halves of its domain (*domain splitting*): one bound prunes
-a half, where single values would need a node each. Bounds of nodes are those of rows.
+a half, where single values would need a node each. Bounds of nodes are those of rows. Values that another value
+dominates are removed at each node, as in :mod:`oocbe.bounds.row_reduction`.
 
 Early decisions are the worst, and pure depth-first search is slow to revise them. So the search pauses after some path
 ends, its open nodes enter a heap, and the node with the least bound is next, the deepest on ties (*hybrid best-first
