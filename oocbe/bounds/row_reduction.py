@@ -325,10 +325,12 @@ class _Reducing:
         found = False
         for scope in sorted(self._pairs):
             self._pairs.discard(scope)
-            check_deadline()
             if scope not in self._parts:
                 continue
             permitted = self._parts[scope][1]
+            if np.count_nonzero(permitted) not in permitted.shape:
+                continue  # which excludes most functions quickly
+            check_deadline()
             for axis, (v, u) in enumerate((scope, scope[::-1])):
                 if (permitted.sum(axis=axis) == 1).all() and self._may_replace(v, u):
                     self._replace(v, u, permitted.argmax(axis=axis))
