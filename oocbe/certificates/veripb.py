@@ -162,11 +162,11 @@ class ProofWriter:
             self._tables[self._first(table.scope)].append(table)
         for scope, clauses in formula.forbidden:
             self._add_forbidden(scope, clauses)
-        for linear, number in formula.linear:
+        for linear, constraint in formula.linear:
             rows = math.prod(self._sizes[v] for v in linear.scope)
             if linear.can_bind and rows <= min(self._limit, self._most):
                 order = tuple(sorted(linear.scope))
-                self._add_forbidden(order, dict(self._excluded(linear, number)))
+                self._add_forbidden(order, dict(self._excluded(linear, constraint)))
         lower = 0
         for v in self._order:
             if self._contradiction is not None:
@@ -176,6 +176,7 @@ class ProofWriter:
         if self._contradiction is not None:
             return 0, None
         self._flush()
+        number: int | None
         if not self._sums or not lower:
             number = self._derive(f"pol {next(iter(formula.objective))}") if formula.objective else None
         else:

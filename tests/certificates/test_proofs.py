@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.certificates.opb import Formula
+from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter
 from oocbe.cli.main import app
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
+from oocbe.model.settings.options import SolveOptions
 from tests.helpers.effort import examples
 from tools.fuzzing.brute_force import truth_of
 from tools.fuzzing.descriptions import problem_of, random_description
@@ -210,11 +213,13 @@ def test_infeasible_problems_and_upper_bounds_end_in_a_contradiction(tmp_path: P
 
 
 def test_bound_at_a_time_limit_is_certified(tmp_path: Path) -> None:
-    result = oocbe.solve(DAILY, time_limit=0.0, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
-    claim = claim_of(tmp_path / "p.opb", tmp_path / "p.pbp")
-    assert claim.kind == "BOUNDS" and claim.lower is not None
-    assert claim.lower + scale_and_offset(tmp_path / "p.opb")[1] <= 2112
-    assert any(note.startswith("proof: ") for note in result.notes)
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    task = ProofTask(oocbe.read(DAILY), SolveOptions(), proof, opb)
+    unproven = replace(oocbe.solve(DAILY, order_seconds=0.1), status="limit", bound=0)
+    result, missing = task.write(unproven, seconds=0.0)
+    assert not missing and result.notes[-1].startswith("proof: bounds of ")
+    claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
+    assert claim.lower is not None and 1000 < claim.lower + offset < claim.upper + offset == 2112
 
 
 def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:

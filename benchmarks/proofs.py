@@ -1,0 +1,94 @@
+"""Proofs of instances: time of the solve without and with ``--proof``, sizes, and time of the checkers.
+
+    python benchmarks/proofs.py                                      # SPOT5 and weighted CSPs of ../shared/data
+    python benchmarks/proofs.py --instances spot5/8.spot,wcsp/*/*.wcsp --time-limit 60
+    python benchmarks/proofs.py --markdown                           # rows for RESULTS.md
+
+Each instance is solved by ``oocbe solve``, then again with ``--proof`` and ``--opb``, and the proof is checked by
+``tools/check_proof.py``, all in processes of their own. Times are processor seconds, which do not depend on what else
+the machine does. *Proven* is what the proof concludes, by the checker. ``veripb`` checks it too, if it is on the path.
+The exit code is 1 where a checker refuses a proof. Instances that are not solved within the time limit are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from measuring import ROOT, data_folder, describe_run, print_table
+
+FAMILIES = ("spot5/*.spot", "wcsp/**/*.wcsp")
+
+HEAD = ["instance", "solve s", "with proof s", "OPB KB", "proof KB", "rows", "proven", "check s", "VeriPB s"]
+
+
+def measured(command: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
+    """A finished process and its processor seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def row_of(path: Path, time_limit: str) -> list[str] | None:
+    """A row of the table; None, with a line on standard error, if a checker refuses the proof."""
+    sys.path.insert(0, str(ROOT))
+    from tools.fuzzing.proofs_mode import veripb_refuses
+
+    command = [sys.executable, "-m", "oocbe", "solve", str(path), "--time-limit", time_limit]
+    done, alone = measured(command)
+    if done.returncode not in (0, 10, 11):
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        proof, opb = Path(folder) / "p.pbp", Path(folder) / "p.opb"
+        done, proving = measured([*command, "--proof", str(proof), "--opb", str(opb)])
+        if not proof.exists():
+            print(f"{path}: {done.stderr.strip()}", file=sys.stderr)
+            return []
+        checker = str(ROOT / "tools" / "check_proof.py")
+        checked, seconds = measured([sys.executable, "-I", checker, str(opb), str(proof)])
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        refusal = veripb_refuses(opb, proof)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if checked.returncode or refusal:
+            print(f"{path}: {checked.stderr.strip()} {refusal}", file=sys.stderr)
+            return None
+        other = "" if refusal is None else f"{after.ru_utime - before.ru_utime:.1f}"
+        rows = done.stdout.partition("proof: ")[2].partition(" rows")[0].rpartition("; ")[2]
+        sizes = [f"{file.stat().st_size / 1000:.0f}" for file in (opb, proof)]
+        words = checked.stdout.split()[1:]
+        proven = "gap" if words[0] == "BOUNDS" and words[1] != words[2] else "optimum"
+        proven = "infeasible" if words[0] == "UNSAT" or words[1:2] == ["INF"] else proven
+        return [path.name, f"{alone:.1f}", f"{proving:.1f}", *sizes, rows, proven, f"{seconds:.1f}", other]
+
+
+def main() -> int:
+    """Print the table and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--instances", help="patterns below the data folder, separated by commas")
+    parser.add_argument("--time-limit", default="60", help="seconds of each solve")
+    parser.add_argument("--markdown", action="store_true")
+    arguments = parser.parse_args()
+    data = data_folder()
+    names = arguments.instances.split(",") if arguments.instances else FAMILIES
+    paths = [path for name in names for path in sorted(data.glob(name))]
+    if not paths:
+        parser.error(f"no such instances in {data}")
+    found = []
+    for path in paths:
+        found.append(row_of(path, arguments.time_limit))
+        print(found[-1], file=sys.stderr, flush=True)
+    print_table([HEAD, *(row for row in found if row)], arguments.markdown)
+    if shutil.which("veripb") is None:
+        print("veripb is not on the path")
+    print(describe_run())
+    return int(None in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
