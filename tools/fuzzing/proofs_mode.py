@@ -9,6 +9,7 @@ import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -160,8 +161,8 @@ def check_claim(claim: Any, opb: Path, result: Any, truth: Truth, tally: Tally) 
     if claim.kind != "BOUNDS" or is_infeasible:
         return
     scale, offset = scale_and_offset(opb)
-    found = [None if bound is None else (bound + offset) / scale for bound in (claim.lower, claim.upper)]
-    tally.same("proven bounds", [truth.best, truth.best], [b if b is None else int(b) for b in found])
+    found = [None if bound is None else Fraction(bound + offset, scale) for bound in (claim.lower, claim.upper)]
+    tally.same("proven bounds", [truth.best, truth.best], found)
     tally.same("value of the result", truth.best, result.value)
 
 
