@@ -29,7 +29,7 @@ from oocbe.model.results import failure as failures
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.runtime.address_space import ARRAYS_BYTES, require
 from oocbe.runtime.interruption import END_SIGNALS, Interruption, heard
-from oocbe.runtime.memory import MemoryLimit, is_want_of_memory
+from oocbe.runtime.memory import DEVICE, MemoryLimit, is_want_of_memory
 from oocbe.runtime.urls import refuse_url
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
@@ -201,9 +201,6 @@ def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]
 MEMORY_VARIABLE = "OOCBE_MEMORY"
 """Environment variable of the limit, which also applies to commands without the flag."""
 
-DEVICE = Path("/dev/nvidiactl")
-"""File of NVIDIA's driver. If it exists, no system limit is set, as the driver maps far more memory than it uses."""
-
 
 @contextmanager
 def limited(flag: object) -> Iterator[None]:
@@ -222,7 +219,7 @@ def limited(flag: object) -> Iterator[None]:
     limit = parse_bytes("--memory" if isinstance(flag, str) else MEMORY_VARIABLE, given)
     assert limit is not None
     with MemoryLimit(limit):
-        if DEVICE.exists():
+        if DEVICE.exists():  # the driver maps far more memory than it uses
             yield
             return
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own maps a gigabyte for its first array

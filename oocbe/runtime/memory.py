@@ -13,6 +13,7 @@ import errno
 import os
 import time
 from contextvars import ContextVar, Token
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,13 @@ from oocbe.runtime import address_space
 PROGRAM_BYTES = 192 << 20
 """Bytes for program parts loaded within a block, excluded from the limit: libraries and compiled loops take
 about 40 MiB, and compiling loops for the first time about 120 MiB more."""
+
+DEVICE = Path("/dev/nvidiactl")
+"""File of NVIDIA's driver."""
+
+DRIVER_BYTES = 256 << 20
+"""The same for the driver, where there is one: a context and the compiler of kernels took 224 MiB on an H100. A
+context that starts within a block is not part of the memory in use before."""
 
 INTERVAL_SECONDS = 0.005
 """Interval between checks of the process's memory, in seconds; a check takes about 20 microseconds."""
@@ -103,7 +111,8 @@ class MemoryLimit:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit, self._most = limit, limit + PROGRAM_BYTES + own_memory()
+        driver = DRIVER_BYTES if DEVICE.exists() else 0
+        self.limit, self._most = limit, limit + PROGRAM_BYTES + driver + own_memory()
         outer = _innermost.get()
         if outer is not None and outer._most < self._most:
             self.limit, self._most = outer.limit, outer._most
