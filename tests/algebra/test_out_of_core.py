@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from oocbe.algebra import gpu_streaming
 from oocbe.algebra.dispatch import planned, step_of
 from oocbe.algebra.gpu_streaming import DevicePlan, PiecesThroughDevice
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
@@ -231,6 +232,7 @@ def test_what_the_device_has_no_room_for_goes_another_way_and_a_full_disk_ends_t
 
         return over
 
+    monkeypatch.setattr(gpu_streaming, "gpus", lambda seconds: [0])
     monkeypatch.setattr(PiecesThroughDevice, "over", ending(ResourceError("device memory")))
     assert plan.to_disk(tmp_path / "out", place) is None
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

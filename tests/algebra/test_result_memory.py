@@ -160,7 +160,7 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
         def __init__(self, plan, dtype, result):
             self.result, self.dtype = result, dtype
 
-        def over(self, pieces):
+        def over(self, pieces, numbers):
             tried.append(self.dtype)
             if len(tried) == 1:
                 raise gpu_streaming._WiderError(np.dtype(np.int64))
@@ -169,6 +169,7 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
 
     monkeypatch.setattr(gpu_streaming, "PiecesThroughDevice", Pieces)
     monkeypatch.setattr(gpu_streaming, "rows_a_piece", lambda tables: 10)
+    monkeypatch.setattr(gpu_streaming, "gpus", lambda seconds: [0])
     table = Table.from_rows({"a": 1 << 20}, [[1]], [1], MAX_SUM)
     cuts = SortedCuts((table,), ("a",), ("a",))
     step = SimpleNamespace(layout=LAYOUT, is_sorted=True, semiring=MAX_SUM, dtype_of=lambda extents: np.dtype(np.int32))
