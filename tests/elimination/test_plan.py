@@ -295,6 +295,24 @@ def test_the_plan_of_a_task_has_the_rows_of_its_tables(task):
         assert sum(plan.choice.predicted_rows) == found.total_rows
 
 
+def test_the_plan_of_a_count_of_clauses_is_that_of_the_preprocessed_clauses(tmp_path, tune):
+    """Equal literals leave half of the variables; a plan of all of them would have another width."""
+    random = np.random.default_rng(5)
+    clauses = [[v, -(v + 20)] for v in range(1, 21)] + [[-v, v + 20] for v in range(1, 21)]
+    for _ in range(40):
+        chosen = random.choice(40, 3, replace=False) + 1
+        clauses.append((chosen * random.choice((-1, 1), 3)).tolist())
+    lines = [" ".join(map(str, (*clause, 0))) for clause in clauses]
+    (tmp_path / "equal.cnf").write_text("\n".join([f"p cnf 40 {len(lines)}", *lines]) + "\n")
+    problem = oocbe.read(tmp_path / "equal.cnf")
+    plan, found = oocbe.plan(problem, task="count"), oocbe.count(problem)
+    assert (plan.presolve, plan.width, plan.propagation) == (found.presolve, found.width, "")
+    assert plan.presolve[0].variables >= 20 and len(plan.buckets) == 40 - plan.presolve[0].variables
+    tune(counted_rows=0.0)
+    assert "a search counts" in oocbe.plan(problem, task="count").propagation
+    assert "counted by a search" in oocbe.count(problem).notes[0]
+
+
 def test_the_plan_of_mpe_is_one_in_logarithms_and_unknown_tasks_are_refused():
     factor = oocbe.Function.from_array((0, 1), [[0.5, 0.25], [0.0, 0.25]], infeasible=0.0)
     problem = oocbe.Problem((oocbe.Variable("a", 2), oocbe.Variable("b", 2)), (factor,), semiring=oocbe.SUM_PRODUCT)

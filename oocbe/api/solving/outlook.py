@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from oocbe.api.solving.integer_scaling import IntegerScaling, prefers_logarithms
 from oocbe.api.tasks.at_once import problem_at_once
+from oocbe.api.tasks.clause_count import clauses_left
 from oocbe.api.tasks.questions import check_task, problem_of_task
 from oocbe.api.tasks.tables import keeping_rows
 from oocbe.elimination.engine.decision import COMPLETE
@@ -83,6 +84,12 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         return plan_solve(in_logarithms(whole.in_semiring(MAX_PRODUCT)), replace(options, semiring=None))
     if (narrow := problem_at_once(task, whole, options, temperature)) is not None:
         return narrow_plan(narrow, options)
+    if task == "count" and (left := clauses_left(whole, options, PREPARATION_SECONDS)) and left[0].variables:
+        target = problem_of_task(task, left[0], temperature)
+        plan = make_plan(target, keeping_rows(options, target))
+        is_searched = plan.choice.cost() > tuning().counted_rows
+        note = "a search counts, instead of this elimination" if is_searched else ""
+        return replace(plan, propagation=note, presolve=(left[1],))
     preparation = _Preparation(options)
     stack = preparation.presolved(whole, keeps_counts=True)
     about: dict[str, Any] = {

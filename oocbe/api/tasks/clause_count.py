@@ -54,7 +54,7 @@ def count_clauses(
     TimeLimitError : the limit passed. ResourceError : the memory does not suffice.
     UnsupportedError : an upper bound that sums can reach.
     """
-    if options.order != "auto" or options.tables != "auto" or options.backend == "cuda" or options.has_workers:
+    if _is_excluded(options):
         return None
     with Deadline(options.time_limit) as deadline:
         begin = time.perf_counter()
@@ -85,6 +85,18 @@ def count_clauses(
         seconds={**found.seconds, **seconds},
         presolve=(_step(formula, presolved.formula),),
     )
+
+
+def clauses_left(problem: Problem, options: SolveOptions, seconds: float) -> tuple[Problem, PresolveStep] | None:
+    """The problem after preprocessing, and the step of it; None where :func:`count_clauses` does not count."""
+    if _is_excluded(options) or (formula := formula_of(what_forbids(problem))) is None:
+        return None
+    left = presolve(formula, seconds).formula
+    return problem_of(left, problem.name), _step(formula, left)
+
+
+def _is_excluded(options: SolveOptions) -> bool:
+    return options.order != "auto" or options.tables != "auto" or options.backend == "cuda" or options.has_workers
 
 
 def _weighted(formula: Formula, weights: Mapping[int, Sequence[int]], hidden: Collection[int]) -> Formula:
