@@ -196,5 +196,5 @@ if __name__ == "__main__":
     try:
         check(Path(sys.argv[1]), Path(sys.argv[2]).read_text())
     except (IndexError, OSError, ValueError) as error:
-        sys.exit(f"refused: {error}")
+        sys.exit(f"refused: {error}" if len(sys.argv) == 3 else __doc__)
     print("accepted")

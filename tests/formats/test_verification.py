@@ -90,6 +90,7 @@ def test_any_names_and_labels_survive(
         ('a "yes\nb 0\n', 1, "does not end"),
         ('{"assignment": null, "status": "infeasible"}', None, "its status is 'infeasible'"),
         ('{"assignment": {', 1, "damaged JSON"),
+        ('{"format": "oocbe certificate", "assignment": [0]}', None, "oocbe verify --certificate"),
     ],
 )
 def test_damage_is_named_with_its_line(tmp_path: Path, text: str, line: int | None, part: str) -> None:

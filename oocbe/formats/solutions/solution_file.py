@@ -239,6 +239,8 @@ def _read_json(path: str | Path, text: str) -> Solution:
         raise FormatError(path, error.lineno, f"damaged JSON: {error.msg}") from None
     labels = content.get("assignment")
     if not isinstance(labels, dict):
+        if content.get("format") == "oocbe certificate":
+            raise FormatError(path, None, "is a certificate, not a solution; check it with: oocbe verify --certificate")
         status = content.get("status", "unknown")
         raise FormatError(path, None, f"holds no assignment of variables to values (its status is {status!r})")
     value, semiring = content.get("value"), content.get("semiring")
