@@ -76,7 +76,7 @@ XML_KINDS = {"propagate": 1, "dcop": 2}
 """Number of the maker of XML for commands that take one kind of it."""
 
 JOINED_ROWS = 1 << 26
-"""Rows that operators and ``stress``, which have no time limit, join at most."""
+"""Rows that operators and ``stress``, which have no time limit, join at most, and cells of complete tables."""
 
 MOST_BYTES = 2 * MIB
 """Of an input file: small functions take 50 microseconds and a kilobyte each."""
@@ -106,8 +106,11 @@ def draw_details(random: Random, way: str, room: int, is_short: bool) -> Descrip
             "output": random.random() < 0.75,
         }
         case["on_disk"] = case["output"] and random.random() < 0.7
+        joined = JOINED_ROWS // (8 if is_short else 1)
         if way in ("join_sum", "join_maximise"):
-            case["rows"] = min(case["rows"], _most_rows(case, JOINED_ROWS // (8 if is_short else 1)))
+            case["rows"] = min(case["rows"], _most_rows(case, joined))
+        while way in ("to_complete", "to_rows") and math.prod(case["sizes"][x] for x in case["tables"][0]) > joined:
+            case["sizes"] = {name: (size + 1) // 2 for name, size in case["sizes"].items()}
     if way in ("parquet", "stress", "synth"):
         case["rows"] = int(min(limit, 24) * MIB / 16 * random.choice((0.1, 0.5, 1.0, 2.0)))
     if way == "stress":
