@@ -35,7 +35,7 @@ class Program(DeviceProgram):
     """
 
     def __init__(self, levels, most, failing):
-        self.words, self.dtype, self.tables = 1, np.dtype(np.int64), []
+        self.words, self.dtype, self.tables, self._may_share = 1, np.dtype(np.int64), [], False
         none = np.zeros((0, 1), dtype=np.uint32)
         self._root = _Frontier(np.zeros((1, 1), dtype=np.uint64), none, none, None, None)
         self.program = SimpleNamespace(levels=levels)
@@ -56,6 +56,9 @@ class Program(DeviceProgram):
 
     def _reduce(self, frontier):
         return frontier.keys, frontier.keys[0].astype(np.int64)
+
+    def _concatenated(self, parts):
+        return np.concatenate([k for k, _ in parts], axis=1), np.concatenate([v for _, v in parts])
 
 
 @pytest.fixture(autouse=True)
