@@ -181,10 +181,13 @@ def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed):
         rows = np.argwhere(numbers.random((2, 2, 2)) < 0.85)
         functions.append(oocbe.Function(tuple(map(int, scope)), rows, np.full(len(rows), 0.7)))
     problem = oocbe.Problem(variables, tuple(functions), (), name="clauses", semiring=oocbe.SUM_PRODUCT)
-    best = module._Best()
+    best, bounded = module._Best(), []
+    best.bound = lambda lower: bounded.append(lower)
     exact = weights_of(problem).sum()
     assert module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), best)
     assert best.value == pytest.approx(math.log(exact) if exact > 0 else -math.inf, abs=1e-9)
+    assert len(bounded) == (exact > 0)
+    assert all(lower <= best.value for lower in bounded)
     mixed = problem.functions[8].values.copy()
     mixed[0] = 0.2
     other = oocbe.Function(problem.functions[8].scope, problem.functions[8].tuples, mixed)

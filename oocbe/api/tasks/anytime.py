@@ -78,8 +78,12 @@ PLAN_SHARE = 0.07
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
 
-COUNT_SHARE = 0.6
+COUNT_SHARE = 0.7
 """Share of the remaining time for a count of clauses by search."""
+
+MANY_FUNCTIONS = 10_000
+"""Functions from which clauses are counted before a plan of the elimination of relevant factors: to list these factors
+takes longer than most searches."""
 
 WEIGHT_DENOMINATOR, WEIGHT_ROUNDING = 10**6, 1e-15
 """Greatest denominator of a weight that replaces a float, and its relative difference from the float, at most."""
@@ -248,6 +252,9 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             best.marginals = left.lift_marginals(shares, 1.0, 0.0)
 
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
+    counts_first = not wants_marginals and len(left.problem.functions) >= MANY_FUNCTIONS
+    if counts_first and _by_counting(left.problem, options, best):
+        return
     memory = message_memory(options)
     factors = written_out(left.problem)
     answer = None if factors is None else QueryAnswer(factors, {})
@@ -261,7 +268,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
 
     if _by_relevant_factors(answer, targets, memory, take, best, FIRST_SHARE):
         return
-    if not wants_marginals and _by_counting(left.problem, options, best):
+    if not wants_marginals and not counts_first and _by_counting(left.problem, options, best):
         return
     choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
     passes = 4 if wants_marginals else 1
@@ -394,11 +401,14 @@ def _by_counting(energies: Problem, options: SolveOptions, best: _Best) -> bool:
         offset += peak
     scales = {v: math.lcm(*(w.denominator for w in own)) for v, own in weights.items()}
     numbers = {v: [int(w * scales[v]) for w in own] for v, own in weights.items()}
+    offset -= sum(map(math.log, scales.values()))
+    least = [min(own) for own in numbers.values()]
+    lower = offset + sum(map(math.log, least)) if all(least) else -math.inf  # of any model
     with _attempt(best), _limited(COUNT_SHARE * _remaining()):
-        found = count_clauses(energies, replace(options, time_limit=None), weights=numbers)
+        unlimited_options = replace(options, time_limit=None)
+        found = count_clauses(energies, unlimited_options, weights=numbers, model_found=lambda: best.bound(lower=lower))
         if found is not None:
-            logarithm = logarithm_of(int(found.value or 0)) - sum(map(math.log, scales.values()))
-            best.exact(offset + logarithm, "search with a cache of components")
+            best.exact(offset + logarithm_of(int(found.value or 0)), "search with a cache of components")
     return best.is_exact()
 
 

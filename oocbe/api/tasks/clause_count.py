@@ -41,6 +41,7 @@ def count_clauses(
     eliminate: Callable[[Problem, Sequence[int]], TaskResult] | None = None,
     weights: Mapping[int, Sequence[int]] = MappingProxyType({}),
     hidden: Collection[int] = (),
+    model_found: Callable[[], None] | None = None,
 ) -> TaskResult | None:
     """The number of feasible assignments of a problem whose parts are clauses; None for other problems and options.
 
@@ -48,6 +49,7 @@ def count_clauses(
     ----------
     eliminate : counts the preprocessed problem, with this order, by elimination; None: the search counts.
     weights : by variable, integers for its values; others weigh 1. hidden : variables that are projected out.
+    model_found : called as soon as there is a model, before the count.
 
     Raises
     ------
@@ -67,6 +69,8 @@ def count_clauses(
         between = time.perf_counter()
         choice = _order(reduced, options, deadline)
         seconds = {"presolve": between - begin, "order": time.perf_counter() - between}
+        if model_found is not None and _has_model(presolved.formula, options):
+            model_found()
         if eliminate is not None and choice is not None and choice.cost() <= tuning().counted_rows:
             found = eliminate(reduced, choice.order)
             value = int(found.value or 0) * presolved.formula.multiplier
