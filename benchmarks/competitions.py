@@ -227,7 +227,7 @@ def counts(tracks: Sequence[str], every: int, names: Sequence[str], settings: ar
         alone = [str(len(solved) - len(both)), str(len(peer) - len(both))]
         table.append([track, *map(str, (len(rows), len(solved), len(peer))), *alone, str(wrong), *median])
     header = ["track", "instances", "oocbe", "Ganak", "oocbe alone", "Ganak alone", "wrong"]
-    print_table([[*header, "median s of both: oocbe", "Ganak"], *table], settings.markdown)
+    print_table([[*header, "oocbe: median s", "Ganak: median s"], *table], settings.markdown)
     return is_good
 
 
