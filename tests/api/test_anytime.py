@@ -193,3 +193,16 @@ def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed):
     other = oocbe.Function(problem.functions[8].scope, problem.functions[8].tuples, mixed)
     problem = oocbe.Problem(variables, (*functions[:8], other), (), name="weights", semiring=oocbe.SUM_PRODUCT)
     assert not module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), module._Best())
+
+
+@pytest.mark.parametrize("task", ["PR", "MMAP"])
+def test_an_answer_remains_where_memory_runs_out(monkeypatch, task):
+    class Graphs:
+        def __init__(self, *arguments, **named):
+            raise MemoryError
+
+    monkeypatch.setattr(module, "_Graphs", Graphs)
+    monkeypatch.setattr(module, "_by_relevant_factors", lambda *arguments: False)
+    result = oocbe.anytime(task, random_network(np.random.default_rng(1)), query=["v0"] if task == "MMAP" else ())
+    assert result.status == "estimated"
+    assert "memory ran out" in result.notes

@@ -208,10 +208,10 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
             with _limited(seconds - min(RESERVE_SECONDS, RESERVE_SHARE * seconds) if seconds < math.inf else seconds):
                 works[task]()
         except BaseException as error:
-            if isinstance(error, TimeLimitError | ResourceError | LimitError) and not isinstance(
+            if isinstance(error, TimeLimitError | ResourceError | LimitError | MemoryError) and not isinstance(
                 error, RequestedEndError
             ):
-                best.notes.append(str(error))
+                best.notes.append(str(error) or "memory ran out")
             elif interruption.caused(error):
                 is_interrupted = True
                 best.notes.append(interruption.reason)
