@@ -152,7 +152,8 @@ def score_of_values(path: Path, task: str, run: Run, reference: list[str], secon
     values = dict(evidence_of(str(path.with_name(f"{stem}.evid")), problem))
     numbers = [int(x) for x in text_of(path.with_name(f"{stem}.query")).split()[1:]]
     given = [int(x) for x in reference[1:]]
-    values |= dict(zip(numbers if task == "MMAP" else range(len(given)), given, strict=True))
+    # References of MMAP are in the order of the variables' numbers, not in that of the query.
+    values |= dict(zip(sorted(numbers) if task == "MMAP" else range(len(given)), given, strict=True))
     found = oocbe.anytime("PR", problem.with_values(values), time_limit=seconds)
     theirs = found.lower  # exact, or a lower bound
     leader = max(theirs, own)
