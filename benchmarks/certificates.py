@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 from pathlib import Path
 
-from measuring import ROOT, data_folder, describe_run, print_table, run_timed
+from measuring import ROOT, describe_run, instances, print_table, run_timed, run_used
 
 CHECKER = ROOT / "oocbe" / "certificates" / "check_certificate.py"
 FAMILIES = ("spot5/*.spot", "wcsp/spot5b/*.wcsp")
@@ -34,14 +33,11 @@ def measured(path: Path, bound_seconds: str) -> list[str] | None:
         if done.returncode != 0 or not target.exists():
             print(f"{path}: ended with {done.returncode}: {done.stderr.strip()}", file=sys.stderr)
             return None
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        checked, seconds = run_timed([sys.executable, "-I", str(CHECKER), str(path), str(target)])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        checked, seconds, used = run_used([sys.executable, "-I", str(CHECKER), str(path), str(target)])
         if checked.returncode != 0:
             print(f"{path}: {checked.stderr.strip()}", file=sys.stderr)
             return None
         content = json.loads(target.read_text())
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         sizes = [f"{target.stat().st_size / 1000:.0f}", str(len(content["rows"])), str(len(content["steps"]))]
         return [path.stem, f"{content['value']:,}", f"{solving:.1f}", *sizes, f"{seconds:.2f}", f"{used:.2f}"]
 
@@ -53,11 +49,7 @@ def main() -> int:
     parser.add_argument("--bound-seconds", default="20", help="of the solve; making a certificate may take twice that")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
-    data = data_folder()
-    names = arguments.instances.split(",") if arguments.instances else FAMILIES
-    paths = [path for name in names for path in sorted(data.glob(name))]
-    if not paths:
-        parser.error(f"no such instances in {data}")
+    paths = instances(arguments.instances, FAMILIES)
     rows = [["instance", "value", "solve s", "KB", "rows", "steps", "check s", "cpu s"]]
     found = [measured(path, arguments.bound_seconds) for path in paths]
     print_table([*rows, *(row for row in found if row is not None)], arguments.markdown)

@@ -29,7 +29,6 @@ import argparse
 import gzip
 import json
 import math
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import data_folder, describe_run, print_table, run_timed
+from measuring import data_folder, describe_run, print_table, run_timed, run_used
 
 TASKS, TRACKS = "PR,MAR,MAP,MMAP", "track1,track2,track3,track4"
 DIGITS = 1e-5
@@ -78,10 +77,7 @@ def solve(task: str, path: Path, seconds: float, memory: str) -> Run:
     query = next((str(q) for q in (path.with_name(f"{stem}.query{end}") for end in ("", ".gz")) if q.exists()), "-")
     command = [sys.executable, "-m", "oocbe", "uai", str(path), str(path.with_name(f"{stem}.evid"))]
     command += [query, task, "--time-limit", f"{seconds:g}", "--memory", memory, "--json", "--quiet"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done, wall = run_timed(command, seconds + 60)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    done, wall, cpu = run_used(command, seconds + 60)
     answer = json.loads(done.stdout) if done.stdout else {"status": "error", "error": done.stderr[-200:]}
     return {**answer, "wall": wall, "cpu": cpu}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
@@ -21,6 +22,25 @@ EXAMPLE = ROOT / "examples" / "daily.spot"
 def data_folder() -> Path:
     """The folder of real instances: ``OOCBE_DATA``, or ``../shared/data`` from the project's root."""
     return Path(os.environ.get("OOCBE_DATA", ROOT.parent / "shared" / "data"))
+
+
+def instances(names: str | None, families: Sequence[str]) -> list[Path]:
+    """Files of the data folder by patterns separated by commas, the families without any; SystemExit if none exist."""
+    data = data_folder()
+    paths = [path for name in (names.split(",") if names else families) for path in sorted(data.glob(name))]
+    if not paths:
+        raise SystemExit(f"no such instances in {data}")
+    return paths
+
+
+def run_used(
+    command: Sequence[str], seconds: float | None = None
+) -> tuple[subprocess.CompletedProcess[str], float, float]:
+    """As :func:`run_timed`, with the processor seconds of the process and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done, wall = run_timed(command, seconds)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def run_timed(command: Sequence[str], seconds: float | None = None) -> tuple[subprocess.CompletedProcess[str], float]:

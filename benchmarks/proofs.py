@@ -15,24 +15,15 @@ from __future__ import annotations
 import argparse
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from measuring import ROOT, data_folder, describe_run, print_table
+from measuring import ROOT, describe_run, instances, print_table, run_used
 
 FAMILIES = ("spot5/*.spot", "wcsp/**/*.wcsp")
 
 HEAD = ["instance", "solve s", "with proof s", "OPB KB", "proof KB", "rows", "proven", "check s", "VeriPB s"]
-
-
-def measured(command: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
-    """A finished process and its processor seconds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def row_of(path: Path, time_limit: str) -> list[str] | None:
@@ -41,17 +32,17 @@ def row_of(path: Path, time_limit: str) -> list[str] | None:
     from tools.fuzzing.proofs_mode import veripb_refuses
 
     command = [sys.executable, "-m", "oocbe", "solve", str(path), "--time-limit", time_limit]
-    done, alone = measured(command)
+    done, _, alone = run_used(command)
     if done.returncode not in (0, 10, 11):
         return []
     with tempfile.TemporaryDirectory() as folder:
         proof, opb = Path(folder) / "p.pbp", Path(folder) / "p.opb"
-        done, proving = measured([*command, "--proof", str(proof), "--opb", str(opb)])
+        done, _, proving = run_used([*command, "--proof", str(proof), "--opb", str(opb)])
         if not proof.exists():
             print(f"{path}: {done.stderr.strip()}", file=sys.stderr)
             return []
         checker = str(ROOT / "tools" / "check_proof.py")
-        checked, seconds = measured([sys.executable, "-I", checker, str(opb), str(proof)])
+        checked, _, seconds = run_used([sys.executable, "-I", checker, str(opb), str(proof)])
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         refusal = veripb_refuses(opb, proof)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -74,11 +65,7 @@ def main() -> int:
     parser.add_argument("--time-limit", default="60", help="seconds of each solve")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
-    data = data_folder()
-    names = arguments.instances.split(",") if arguments.instances else FAMILIES
-    paths = [path for name in names for path in sorted(data.glob(name))]
-    if not paths:
-        parser.error(f"no such instances in {data}")
+    paths = instances(arguments.instances, FAMILIES)
     found = []
     for path in paths:
         found.append(row_of(path, arguments.time_limit))

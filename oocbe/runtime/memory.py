@@ -28,8 +28,8 @@ DEVICE = Path("/dev/nvidiactl")
 """File of NVIDIA's driver."""
 
 DRIVER_BYTES = 256 << 20
-"""The same for the driver, where there is one: a context and the compiler of kernels took 224 MiB on an H100. A
-context that starts within a block is not part of the memory in use before."""
+"""Bytes for a driver that starts within a block, excluded from the limit where there is one: a context and the compiler
+of kernels took 224 MiB on an H100."""
 
 INTERVAL_SECONDS = 0.005
 """Interval between checks of the process's memory, in seconds; a check takes about 20 microseconds."""

@@ -112,7 +112,9 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
     A child of the server has less memory than a program of its own, so what fails there is run once more as one.
     """
-    if Path("/dev/nvidiactl").exists():
+    from oocbe.runtime.memory import DEVICE
+
+    if DEVICE.exists():
         raise NotAvailableError("a CUDA driver takes main memory of its own, beside what a limit holds for")
     try:
         _check(case, tally, server.run)

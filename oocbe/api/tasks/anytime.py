@@ -82,8 +82,8 @@ COUNT_SHARE = 0.7
 """Share of the remaining time for a count of clauses by search."""
 
 MANY_FUNCTIONS = 10_000
-"""Functions from which clauses are counted before a plan of the elimination of relevant factors: to list these factors
-takes longer than most searches."""
+"""Functions from which clauses are counted before a plan of the elimination of relevant factors. The plan of 21,000
+functions takes some seconds, as long as their count."""
 
 WEIGHT_DENOMINATOR, WEIGHT_ROUNDING = 10**6, 1e-15
 """Greatest denominator of a weight that replaces a float, and its relative difference from the float, at most."""
