@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.arrange import Arranged, arrange, match
+from oocbe.algebra.arrange import Arranged, arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.marginalisation import Marginalisation
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
@@ -130,7 +130,7 @@ class JoinElimination(Step):
 
     def prepare(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> PreparedElimination:
         """Sort two tables by the variables that stay and find the groups that both have."""
-        outer, inner = tables
+        outer, inner = without_lonely(tables, (*self.kept, *self.gone), kernels, piece_rows)
         rows1, rows2 = (
             arrange(table, (*self.kept, *self.gone, *own), (*own, *self.kept), self.dtype, kernels, piece_rows)
             for table, own in ((outer, self.own_outer), (inner, self.own_inner))

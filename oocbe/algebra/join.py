@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.arrange import Arranged, arrange, match
+from oocbe.algebra.arrange import Arranged, arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
 from oocbe.algebra.ranges import joined_dtype
@@ -98,7 +98,7 @@ class Join(Step):
         own = [[name for name in table.scope if name not in self.shared] for table in tables]
         first, second = (
             arrange(table, (*self.shared, *names), self.shared, self.dtype, kernels, piece_rows)
-            for table, names in zip(tables, own, strict=True)
+            for table, names in zip(without_lonely(tables, self.shared, kernels, piece_rows), own, strict=True)
         )
         groups = match(first, second, self.shared, kernels, piece_rows)
         moves = move_plan(second.layout, self.layout, own[1])

@@ -1,0 +1,87 @@
+"""Joins of a large table with a small one: rows without a partner are dropped before anything is sorted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.algebra import arrange
+from oocbe.kernels import backend_named
+from oocbe.tables.table import Table
+
+ROWS = 20_000
+
+
+def random_table(sizes: dict[str, int], rows: int, seed: int) -> Table:
+    random = np.random.default_rng(seed)
+    found = np.unique(np.column_stack([random.integers(0, size, rows) for size in sizes.values()]), axis=0)
+    return Table.from_rows(sizes, found, random.integers(0, 1000, len(found)))
+
+
+CASES = {
+    "few bits": ({"a": 1000, "b": 5000}, {"b": 5000, "d": 7}),
+    "hashed": ({"a": 1000, "b": 1 << 40}, {"b": 1 << 40, "d": 7}),
+    "two words": ({"a": 1000, "b": 1 << 40, "c": 1 << 40}, {"c": 1 << 40, "b": 1 << 40, "d": 7}),
+}
+
+
+def tables_of(case: str) -> tuple[Table, Table]:
+    """A large table and a small one, some of whose shared values occur in both."""
+    large_sizes, small_sizes = CASES[case]
+    large = random_table(large_sizes, ROWS, 1)
+    picked = np.random.default_rng(2).choice(large.rows, 40, replace=False)
+    shared = [name for name in small_sizes if name in large_sizes]
+    columns = dict(zip(large.scope, large.layout.unpack(large.keys[:, picked]).T, strict=True))
+    rows = np.column_stack([*(columns[name] for name in shared), np.arange(40) % small_sizes["d"]])
+    rows = np.unique(np.vstack([rows, random_rows(small_sizes, 40)]), axis=0)
+    return large, Table.from_rows(small_sizes, rows, np.arange(len(rows)) * 7)
+
+
+def random_rows(sizes: dict[str, int], rows: int) -> Any:
+    random = np.random.default_rng(3)
+    return np.column_stack([random.integers(0, size, rows) for size in sizes.values()])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_joins_are_those_of_dictionaries(case: str, is_first: bool) -> None:
+    large, small = tables_of(case)
+    pair = (large, small) if is_first else (small, large)
+    joined: dict[tuple[tuple[str, int], ...], int] = {}
+    best: dict[tuple[tuple[str, int], ...], int] = {}
+    by_shared: dict[tuple[int, ...], list[tuple[dict[str, int], int]]] = {}
+    shared = [name for name in large.scope if name in small.scope]
+    for key, value in small.to_dict().items():
+        row = dict(zip(small.scope, key, strict=True))
+        by_shared.setdefault(tuple(row[name] for name in shared), []).append((row, value))
+    for key, value in large.to_dict().items():
+        row = dict(zip(large.scope, key, strict=True))
+        for other, more in by_shared.get(tuple(row[name] for name in shared), []):
+            both = row | other
+            joined[tuple(sorted(both.items()))] = value + more
+            left = tuple(sorted((name, at) for name, at in both.items() if name != "b"))
+            best[left] = max(best.get(left, value + more), value + more)
+    result = oocbe.join_sum(*pair)
+    found = {tuple(sorted(zip(result.scope, key, strict=True))): value for key, value in result.to_dict().items()}
+    assert found == joined and joined
+    result = oocbe.join_maximise(*pair, "b")
+    found = {tuple(sorted(zip(result.scope, key, strict=True))): value for key, value in result.to_dict().items()}
+    assert found == best
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_few_rows_without_a_partner_are_left(case: str) -> None:
+    large, small = tables_of(case)
+    shared = [name for name in large.scope if name in small.scope]
+    left, same = arrange.without_lonely((large, small), shared, backend_named("cpu"))
+    partners = oocbe.semi_join(large, small).rows
+    assert same is small and partners <= left.rows <= partners + large.rows // 100
+
+
+def test_a_table_whose_rows_mostly_have_partners_is_left_alone() -> None:
+    large = random_table({"a": 5000, "b": 16}, ROWS, 1)
+    small = random_table({"b": 16, "d": 2}, 60, 2)
+    assert arrange.without_lonely((large, small), ["b"], backend_named("cpu"))[0] is large
