@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from oocbe.errors import CorruptDataError
 from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import Manifest, describe
+from oocbe.tables.manifest import COLUMNS, ROWS, Manifest, describe
 from oocbe.tables.object_path import Place
 
 KEY_NAMES = "key_{}"
@@ -51,6 +51,11 @@ PACKED, ZSTD = "packed", "zstd"
 
 CODEC_NAMES = {PACKED: ["oocbe.packed"], ZSTD: ["bytes", "zstd"]}
 """Codecs of the arrays' metadata."""
+
+
+def codec_of(form: str) -> str:
+    """Codec of the chunks of a table of a form (:mod:`oocbe.tables.manifest`)."""
+    return ZSTD if form == COLUMNS else PACKED
 
 
 def read_rows(folder: Place, manifest: Manifest, name: str, rows: int, out: NDArray[Any], start: int) -> None:
@@ -104,85 +109,42 @@ def _undecodable(folder: Place, name: str) -> Iterator[None]:
         raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
 
 
-class ChunkIndex(Protocol):
-    """Rows, file and writer of each chunk."""
-
-    def at(self, row: int) -> int:
-        """Chunk of a row; at least the number of chunks for a row behind the last one."""
-
-    def start(self, chunk: int) -> int:
-        """First row of a chunk; the number of all rows for a chunk behind the last one."""
-
-    def file(self, array: str, chunk: int) -> str:
-        """Name of a chunk's file, relative to the table's folder."""
-
-    def writer(self, chunk: int) -> str | None:
-        """Worker that wrote a chunk (:mod:`oocbe.execution.cluster.ownership`); None: unknown."""
-
-
-class EvenChunks:
-    """Chunks of equal numbers of rows, except the last one.
+class ChunkIndex:
+    """Rows, file and writer of each chunk of a table: of its own, or of its parts, end to end.
 
     Parameters
     ----------
-    rows : of the table. chunk_rows : of each chunk but the last. writer : of all of them.
-    """
-
-    def __init__(self, rows: int, chunk_rows: int, writer: str | None = None) -> None:
-        self._rows, self._chunk_rows, self._writer = rows, chunk_rows, writer
-
-    def at(self, row: int) -> int:
-        """See :class:`ChunkIndex`."""
-        return row // self._chunk_rows
-
-    def start(self, chunk: int) -> int:
-        """See :class:`ChunkIndex`."""
-        return min(chunk * self._chunk_rows, self._rows)
-
-    def file(self, array: str, chunk: int) -> str:
-        """See :class:`ChunkIndex`."""
-        return f"{array}/c/{chunk}"
-
-    def writer(self, chunk: int) -> str | None:
-        """See :class:`ChunkIndex`."""
-        return self._writer
-
-
-class PartChunks:
-    """The chunks of parts, concatenated.
-
-    Parameters
-    ----------
-    parts : folder, rows, rows per chunk and writer of each.
+    parts : folder (empty for the table's own), rows, rows of each chunk but the last, and writer of each.
     """
 
     def __init__(self, parts: Iterable[tuple[str, int, int, str | None]]) -> None:
-        self._files: list[tuple[str, int]] = []
-        self._writers: dict[str, str | None] = {}
-        counts: list[int] = []
-        for folder, rows, chunk_rows, writer in parts:
-            self._writers[folder] = writer
-            chunks = -(-rows // chunk_rows)
-            self._files += [(folder, chunk) for chunk in range(chunks)]
-            counts += [min(chunk_rows, rows - chunk * chunk_rows) for chunk in range(chunks)]
-        self._starts = [0, *accumulate(counts)]
+        self._parts = list(parts)
+        self._rows = [0, *accumulate(rows for _, rows, _, _ in self._parts)]
+        self._chunks = [0, *accumulate(-(-rows // chunk_rows) for _, rows, chunk_rows, _ in self._parts)]
 
     def at(self, row: int) -> int:
-        """See :class:`ChunkIndex`."""
-        return bisect_right(self._starts, row) - 1
+        """Chunk of a row."""
+        part = min(bisect_right(self._rows, row), len(self._parts)) - 1
+        return self._chunks[part] + (row - self._rows[part]) // self._parts[part][2]
 
     def start(self, chunk: int) -> int:
-        """See :class:`ChunkIndex`."""
-        return self._starts[min(chunk, len(self._files))]
+        """First row of a chunk; the number of all rows for a chunk behind the last one."""
+        part = self._part(chunk)
+        return self._rows[part] + (chunk - self._chunks[part]) * self._parts[part][2] if part >= 0 else self._rows[-1]
 
     def file(self, array: str, chunk: int) -> str:
-        """See :class:`ChunkIndex`."""
-        folder, number = self._files[chunk]
-        return f"{folder}/{array}/c/{number}"
+        """Name of a chunk's file, relative to the table's folder."""
+        part = self._part(chunk)
+        folder = self._parts[part][0]
+        return f"{folder}{'/' * bool(folder)}{array}/c/{chunk - self._chunks[part]}"
 
     def writer(self, chunk: int) -> str | None:
-        """See :class:`ChunkIndex`."""
-        return self._writers[self._files[chunk][0]]
+        """Worker that wrote a chunk (:mod:`oocbe.execution.cluster.ownership`); None: unknown."""
+        return self._parts[self._part(chunk)][3]
+
+    def _part(self, chunk: int) -> int:
+        """The part that has a chunk; -1 for a chunk behind the last one."""
+        return bisect_right(self._chunks, chunk) - 1 if chunk < self._chunks[-1] else -1
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -204,6 +166,16 @@ def column_names(layout: Layout) -> list[str]:
 def column_dtype(size: int) -> np.dtype[Any]:
     """Dtype of the array of a variable with ``size`` values."""
     return np.dtype(np.int32 if size <= 1 << 31 else np.int64)
+
+
+def arrays_of(layout: Layout, dtype: np.dtype[Any], form: str = ROWS, limbs: int = 0) -> dict[str, np.dtype[Any]]:
+    """Arrays of a table of a form by their names, with their dtypes: those of the keys, then those of the values."""
+    keys = {}
+    if form == COLUMNS:
+        keys = {n: column_dtype(size) for n, size in zip(column_names(layout), layout.sizes, strict=True)}
+    elif form == ROWS:
+        keys = {KEY_NAMES.format(word): np.dtype(np.uint64) for word in range(layout.words)}
+    return keys | dict.fromkeys(value_names(limbs), dtype)
 
 
 def columns_of(layout: Layout, keys: NDArray[np.uint64]) -> list[NDArray[Any]]:

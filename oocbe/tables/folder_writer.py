@@ -2,20 +2,19 @@
 
 Common base of the writers of tables (:mod:`oocbe.tables.writer`) and of tables of parts (:mod:`oocbe.tables.parts`).
 
-Files are recorded in the manifest, and packed chunks are encoded by several threads. Packed arrays form an ordinary
-Zarr v3 group. Its metadata are a few lines of JSON, which are written here: importing Zarr takes half a second. Forms
-encoded by Zarr are in :mod:`oocbe.tables.zarr_codec`.
+Files are recorded in the manifest, and chunks are encoded by several threads. The arrays form an ordinary Zarr v3
+group. Its metadata are a few lines of JSON, which are written here: importing Zarr takes half a second.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +25,20 @@ from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.tracing.recorder import WRITER, span
 from oocbe.runtime.urls import url_of
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import CODEC_NAMES, PACKED
+from oocbe.tables.chunk_files import CODEC_NAMES, PACKED, codec_of
 from oocbe.tables.disk import write_file
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import fault_point
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
+
+ZSTD_LEVEL = 3
+"""Level of compression of the form of columns."""
+
+CODEC_SETTINGS: dict[str, dict[str, Any]] = {
+    "bytes": {"configuration": {"endian": "little"}},
+    "zstd": {"configuration": {"level": ZSTD_LEVEL, "checksum": False}},
+}
+"""Settings of Zarr's codecs, by their names."""
 
 
 class FolderSettings(TypedDict, total=False):
@@ -154,21 +162,82 @@ class FolderWriter:
         return self._budget.failure(error, what, None if row_bytes is None else self.rows * row_bytes)
 
 
-class FileRecorder:
-    """Writes the files of a folder, enters each into a manifest, and counts its bytes against a disk budget.
+class ArrayFiles:
+    """Writes the files of a table's arrays, enters each into the manifest, and counts its bytes in the disk budget.
 
     Files are written in place, as the whole folder has a temporary name until it is complete.
+
+    Parameters
+    ----------
+    root, manifest, budget : folder of the table, and where its files are entered and counted.
+    arrays : dtype of each by its name, those of values last. chunk_rows : of each chunk but the last.
     """
 
-    def __init__(self, root: Path, manifest: Manifest, budget: DiskBudget) -> None:
+    def __init__(
+        self,
+        root: Path,
+        manifest: Manifest,
+        budget: DiskBudget,
+        arrays: Mapping[str, np.dtype[Any]],
+        chunk_rows: int,
+    ) -> None:
         self._root, self._manifest, self._budget = root, manifest, budget
+        self._arrays, self._names, self._chunk_rows = arrays, list(arrays), chunk_rows
+        self._codec = codec_of(manifest.form)
         self._made = {root}
+        self._rows = 0
 
-    def record(self, key: str, data: bytes | memoryview) -> None:
+    def append(self, columns: Sequence[NDArray[Any]]) -> None:
+        """Write the next rows, a column (rows,) of each array; the rows before them fill whole chunks."""
+        first, count = self._rows // self._chunk_rows, len(columns[-1])
+        self._rows += count
+        calls = [
+            (f"{name}/c/{first + chunk}", column[low : low + self._chunk_rows])
+            for chunk, low in enumerate(range(0, count, self._chunk_rows))
+            for name, column in zip(self._names, columns, strict=True)
+        ]
+        run_all(self._write, calls)
+
+    def extend(self, rows: int) -> None:
+        """Count rows whose chunks :meth:`write_packed` writes."""
+        self._rows += rows
+
+    def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
+        """Write a packed chunk of a column; thread-safe for different chunks."""
+        self._record(f"{self._names[column]}/c/{chunk}", words.data.cast("B"))
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Write the metadata of the arrays, and the attributes of the group."""
+        for name, dtype in self._arrays.items():
+            self._describe(f"{name}/", array_metadata(self._rows, dtype, self._chunk_rows, self._codec))
+        self._describe("", {"attributes": attributes, "zarr_format": 3, "node_type": "group"})
+
+    def _describe(self, folder: str, metadata: dict[str, Any]) -> None:
+        self._record(f"{folder}zarr.json", json.dumps(metadata, indent=2).encode())
+
+    def _write(self, name: str, column: NDArray[Any]) -> None:
+        with span(WRITER, "encode", bytes=column.nbytes):
+            data = self._packed(column) if self._codec == PACKED else self._compressed(column)
+        self._record(name, data)
+
+    def _packed(self, column: NDArray[Any]) -> memoryview:
+        from oocbe.tables.codec import encode  # imports Numba: needed for writing only
+
+        return encode(column).data.cast("B")
+
+    def _compressed(self, column: NDArray[Any]) -> bytes:
+        """A chunk as zstd compresses it; behind the array's end it is padded with zeros, as Zarr expects."""
+        from numcodecs import zstd
+
+        padded = np.zeros(self._chunk_rows, dtype=column.dtype)
+        padded[: len(column)] = column
+        compressed: bytes = zstd.compress(padded, ZSTD_LEVEL)
+        return compressed
+
+    def _record(self, key: str, data: bytes | memoryview) -> None:
         """Write and record a file; thread-safe for different files."""
         path = self._root / key
-        known = self._manifest.files.get(key)
-        self._budget.take(len(data) - (known.size if known else 0), path)
+        self._budget.take(len(data), path)
         with span(WRITER, "checksum of file"):
             self._manifest.files[key] = FileRecord.of(data)
         if path.parent not in self._made:
@@ -181,75 +250,15 @@ class FileRecorder:
             fault_point("table:chunk")
 
 
-class NewArrays(Protocol):
-    """The arrays of a table that is being written."""
-
-    def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Write rows from row ``start`` on (the number of rows so far, a multiple of the chunk size)."""
-
-    def describe(self, attributes: dict[str, Any]) -> None:
-        """Set the final size of the arrays and the attributes of the group."""
-
-
-class PackedArrays:
-    """A group of packed arrays; see :class:`NewArrays`.
-
-    Parameters
-    ----------
-    names, dtypes : of the arrays, those of values last. chunk_rows : of each chunk but the last.
-    """
-
-    def __init__(
-        self, files: FileRecorder, names: Sequence[str], dtypes: Sequence[np.dtype[Any]], chunk_rows: int
-    ) -> None:
-        self._files, self._names, self._dtypes, self._chunk_rows = files, names, dtypes, chunk_rows
-        self._rows = 0
-
-    def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Write rows; see :class:`NewArrays`."""
-        self._rows = start + len(values)
-        columns = [*keys, *([values] if values.ndim == 1 else values.T)]
-        calls = [
-            (f"{name}/c/{(start + low) // self._chunk_rows}", column[low : low + self._chunk_rows])
-            for low in range(0, len(values), self._chunk_rows)
-            for name, column in zip(self._names, columns, strict=True)
-        ]
-        run_all(self._write, calls)
-
-    def extend(self, rows: int) -> None:
-        """Count rows whose chunks :meth:`write_packed` writes."""
-        self._rows += rows
-
-    def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
-        """Write a packed chunk of a column; thread-safe for different chunks."""
-        self._files.record(f"{self._names[column]}/c/{chunk}", words.data.cast("B"))
-
-    def describe(self, attributes: dict[str, Any]) -> None:
-        """Write the metadata; see :class:`NewArrays`."""
-        for name, dtype in zip(self._names, self._dtypes, strict=True):
-            self._describe(f"{name}/", array_metadata(self._rows, dtype, self._chunk_rows))
-        self._describe("", {"attributes": attributes, "zarr_format": 3, "node_type": "group"})
-
-    def _describe(self, folder: str, metadata: dict[str, Any]) -> None:
-        self._files.record(f"{folder}zarr.json", json.dumps(metadata, indent=2).encode())
-
-    def _write(self, name: str, column: NDArray[Any]) -> None:
-        from oocbe.tables.codec import encode  # imports Numba: needed for writing only
-
-        with span(WRITER, "encode", bytes=column.nbytes):
-            chunk = encode(column)
-        self._files.record(name, chunk.data.cast("B"))
-
-
-def array_metadata(rows: int, dtype: np.dtype[Any], chunk_rows: int) -> dict[str, Any]:
-    """Zarr v3 metadata of an array of packed chunks (Zarr v3 core specification, "Array metadata")."""
+def array_metadata(rows: int, dtype: np.dtype[Any], chunk_rows: int, codec: str = PACKED) -> dict[str, Any]:
+    """Zarr v3 metadata of an array (Zarr v3 core specification, "Array metadata"); ``codec``: of its chunks."""
     return {
         "shape": [rows],
         "data_type": dtype.name,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": dtype.type(0).item(),
-        "codecs": [{"name": name} for name in CODEC_NAMES[PACKED]],
+        "codecs": [{"name": name, **CODEC_SETTINGS.get(name, {})} for name in CODEC_NAMES[codec]],
         "attributes": {},
         "zarr_format": 3,
         "node_type": "array",

@@ -8,7 +8,7 @@ requests at a time. During sequential reads of chunks, the next ones are therefo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from oocbe.model.semiring import SEMIRINGS, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import CODEC_NAMES, ChunkIndex, read_rows
+from oocbe.tables.chunk_files import CODEC_NAMES, ChunkIndex, codec_of, read_rows
 from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
@@ -145,11 +145,11 @@ def made_of(folder: Place, make: Callable[[], Made]) -> Made:
 
 
 def check_files(
-    folder: Place, manifest: Manifest, arrays: Mapping[str, str], rows: int, chunk_rows: int, codec: str
+    folder: Place, manifest: Manifest, arrays: Mapping[str, np.dtype[Any]], rows: int, chunk_rows: int
 ) -> None:
     """Check that exactly the files of a table are listed and present, and that its arrays have the right metadata.
 
-    arrays : name to dtype. codec : of their chunks.
+    arrays : dtype by name.
 
     Raises
     ------
@@ -165,11 +165,11 @@ def check_files(
         metadata = read_json(folder, manifest, f"{name}/zarr.json")
         wanted = {
             "shape": [rows],
-            "data_type": dtype,
+            "data_type": dtype.name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
         }
         differs = any(metadata.get(item) != value for item, value in wanted.items())
-        if differs or _codec_names(metadata) != CODEC_NAMES[codec]:
+        if differs or _codec_names(metadata) != CODEC_NAMES[codec_of(manifest.form)]:
             raise CorruptDataError(f"{folder / name / 'zarr.json'}: not the array {name} of this table")
 
 
@@ -206,13 +206,21 @@ def layout_attributes(layout: Layout) -> dict[str, Any]:
 
 
 def table_attributes(
-    layout: Layout, semiring: Semiring, dtype: np.dtype[Any], rows: int, chunk_rows: int, is_sorted: bool | None = None
+    layout: Layout,
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    rows: int,
+    chunk_rows: int,
+    is_sorted: bool | None = None,
+    limbs: int = 0,
+    extent: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Attributes that every new table has; those of a table of rows where ``is_sorted`` is given."""
     of_rows = is_sorted is not None
     attributes = {"version": FORMAT_VERSION, **layout_attributes(layout)} | ({"words": layout.words} if of_rows else {})
     attributes |= {"semiring": semiring.name, "dtype": dtype.name, "rows": rows, "chunk_rows": chunk_rows}
-    return attributes | ({"sorted": is_sorted} if of_rows else {})
+    attributes |= ({"sorted": is_sorted} if of_rows else {}) | ({"limbs": limbs} if limbs else {})
+    return attributes if extent is None else {**attributes, "extent": list(extent)}
 
 
 def check_extent(attributes: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 from oocbe.errors import CorruptDataError, ModelError
 from oocbe.model.semiring import Semiring
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import KEY_NAMES, PACKED, PartChunks, value_names
+from oocbe.tables.chunk_files import ChunkIndex, arrays_of
 from oocbe.tables.folder_writer import FolderSettings, FolderWriter
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of, table_attributes
 from oocbe.tables.layout import Layout
@@ -154,17 +154,15 @@ class PartsWriter(FolderWriter):
             raise self._disk_error(error) from None
 
     def _attributes(self, rows: int, chunk_rows: int, extent: list[int] | None, is_sorted: bool) -> dict[str, Any]:
-        attributes = table_attributes(self.layout, self.semiring, self.dtype, rows, chunk_rows, is_sorted)
-        if self._limbs:
-            attributes["limbs"] = self._limbs
-        return attributes if extent is None else {**attributes, "extent": extent}
+        of_table = self.layout, self.semiring, self.dtype
+        return table_attributes(*of_table, rows, chunk_rows, is_sorted, self._limbs, extent)
 
     @property
     def _bytes_taken(self) -> int:
         return self._taken
 
 
-def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, PartChunks]:
+def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, ChunkIndex]:
     """The files and chunks of all parts of a table as one manifest, and the chunk index.
 
     Checks every part's metadata and the presence of all its files; contents are checked on reading.
@@ -188,11 +186,8 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
         if _record_of(record.name, part, own) != record or (attributes["sorted"] and record.first_key <= before):
             raise CorruptDataError(f"{path}: not the part that {folder / MANIFEST_NAME} lists; rewrite the table")
         before = record.last_key
-        layout = layout_of(own)
-        arrays = {KEY_NAMES.format(word): "uint64" for word in range(layout.words)} | dict.fromkeys(
-            value_names(own.get("limbs", 0)), own["dtype"]
-        )
-        check_files(path, part, arrays, record.rows, own["chunk_rows"], PACKED)
+        arrays = arrays_of(layout_of(own), np.dtype(own["dtype"]), limbs=own.get("limbs", 0))
+        check_files(path, part, arrays, record.rows, own["chunk_rows"])
         if not -(-record.rows // own["chunk_rows"]) == len(part.first_keys) == len(part.last_keys):
             raise CorruptDataError(f"{path}: the manifest lists {len(part.first_keys):,} chunks for its rows")
         rendered = part.render()
@@ -204,7 +199,7 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
     rows, longest = sum(part.rows for part in manifest.parts), max((n for *_, n, _ in chunks), default=1)
     if attributes["rows"] != rows or attributes["chunk_rows"] != longest:
         raise CorruptDataError(f"{folder}: its attributes are not those of its parts; rewrite the table")
-    return whole, PartChunks(chunks)
+    return whole, ChunkIndex(chunks)
 
 
 def _attributes_of_part(path: Place, manifest: Manifest, whole: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,9 +27,8 @@ from oocbe.tables.chunk_files import (
     VALUES_NAME,
     ZSTD,
     ChunkIndex,
-    EvenChunks,
-    column_dtype,
-    column_names,
+    arrays_of,
+    codec_of,
     read_columns,
     read_packed,
     read_packed_into,
@@ -38,7 +37,7 @@ from oocbe.tables.chunk_files import (
 from oocbe.tables.exchange import OnDisk
 from oocbe.tables.group import StoredGroup, attributes_of, check_files, check_table_attributes, made_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS, COMPLETE, PARTS, Manifest
+from oocbe.tables.manifest import COMPLETE, PARTS, Manifest
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.parts import composed
@@ -69,8 +68,8 @@ class StoredTable(StoredGroup, OnDisk):
         self.is_sorted, self.duplicates = bool(attributes["sorted"]), bool(attributes.get("duplicates"))
         self.limbs: int = attributes.get("limbs", 0)
         self._checksum = checksum
-        self._codec = ZSTD if manifest.form == COLUMNS else PACKED
-        index = index or EvenChunks(int(attributes["rows"]), self.chunk_rows, attributes.get("writer"))
+        self._codec = codec_of(manifest.form)
+        index = index or ChunkIndex([("", int(attributes["rows"]), self.chunk_rows, attributes.get("writer"))])
         super().__init__(path, manifest, attributes, index)
 
     @classmethod
@@ -318,15 +317,10 @@ class StoredTable(StoredGroup, OnDisk):
 
     def _check_files(self) -> None:
         """All files that this table must have are listed and there, no others listed; arrays are what they must be."""
-        if self._codec == ZSTD:
-            sizes = self.layout.sizes
-            arrays = {n: column_dtype(s).name for n, s in zip(column_names(self.layout), sizes, strict=True)}
-        else:
-            arrays = {KEY_NAMES.format(word): "uint64" for word in range(self.layout.words)}
-        arrays |= dict.fromkeys(value_names(self.limbs), self.dtype.name)
+        arrays = arrays_of(self.layout, self.dtype, self._manifest.form, self.limbs)
         chunks = -(-self.rows // self.chunk_rows)
         if not chunks == self.chunk_count == len(self._manifest.last_keys):
             raise CorruptDataError(
                 f"{self.path}: the manifest lists {self.chunk_count:,} chunks, {self.rows:,} rows have {chunks:,}"
             )
-        check_files(self.path, self._manifest, arrays, self.rows, self.chunk_rows, self._codec)
+        check_files(self.path, self._manifest, arrays, self.rows, self.chunk_rows)

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
-from oocbe.tables.chunk_files import PACKED, VALUES_NAME, EvenChunks
+from oocbe.tables.chunk_files import VALUES_NAME, ChunkIndex, arrays_of
 from oocbe.tables.complete import Cells, CompleteTable, check_cells
 from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.group import (
@@ -49,7 +49,7 @@ class StoredCompleteTable(Cells, StoredGroup):
 
     def __init__(self, path: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
         self.chunk_cells: int = attributes["chunk_rows"]
-        index = EvenChunks(layout_of(attributes).complete_rows, self.chunk_cells)
+        index = ChunkIndex([("", layout_of(attributes).complete_rows, self.chunk_cells, None)])
         super().__init__(path, manifest, attributes, index)
 
     @classmethod
@@ -121,7 +121,8 @@ class StoredCompleteTable(Cells, StoredGroup):
             return cls(folder, manifest, attributes)
 
         table = made_of(folder, make)
-        check_files(folder, manifest, {VALUES_NAME: table.dtype.name}, table.cells, table.chunk_cells, PACKED)
+        arrays = arrays_of(table.layout, table.dtype, COMPLETE)
+        check_files(folder, manifest, arrays, table.cells, table.chunk_cells)
         return table
 
     @property

@@ -7,7 +7,7 @@ least and greatest value, and the feasible cells, are determined when chunks are
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,9 +19,9 @@ from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.temporary_names import LOCK_NAME
-from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, column_dtype, column_names, value_names
+from oocbe.tables.chunk_files import PACKED, ZSTD, arrays_of, column_names, columns_of
 from oocbe.tables.columns import row_of
-from oocbe.tables.folder_writer import FileRecorder, FolderSettings, FolderWriter, NewArrays, PackedArrays
+from oocbe.tables.folder_writer import ArrayFiles, FolderSettings, FolderWriter
 from oocbe.tables.group import LARGEST_CHUNK_ROWS, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import greatest
@@ -69,8 +69,8 @@ class TableWriter(FolderWriter):
 
     Parameters
     ----------
-    chunk_rows : rows, or cells, of each chunk but the last. words : arrays of keys beside that of values.
-    form, settings : as for :class:`FolderWriter`. codec, limbs : as for :class:`RowSettings`.
+    chunk_rows : rows, or cells, of each chunk but the last. limbs : as for :class:`RowSettings`.
+    form, settings : as for :class:`FolderWriter`.
     """
 
     is_sorted: bool | None = None
@@ -84,9 +84,7 @@ class TableWriter(FolderWriter):
         dtype: DTypeLike,
         semiring: Semiring,
         chunk_rows: int,
-        words: int,
         form: str,
-        codec: str = PACKED,
         limbs: int = 0,
         **settings: Unpack[FolderSettings],
     ) -> None:
@@ -99,11 +97,9 @@ class TableWriter(FolderWriter):
         if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
             raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
         self._chunk_rows = chunk_rows
-        self._words = words
-        self._limbs = limbs
-        self._codec = codec
+        self._form, self._limbs = form, limbs
         self._extent: tuple[int, int] | None = None
-        self._arrays: NewArrays | None = None
+        self._arrays: ArrayFiles | None = None
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
         self._waiting = 0  # rows that are pending
 
@@ -154,30 +150,17 @@ class TableWriter(FolderWriter):
         """Write rows from the start of a chunk on: keys (words, rows), values (rows,)."""
         self._widen(values)
         try:
-            self._open_arrays().append(self._written, keys, values)
+            columns = columns_of(self.layout, keys) if self._form == COLUMNS else list(keys)
+            self._open_arrays().append([*columns, *([values] if values.ndim == 1 else values.T)])
         except OSError as error:
             raise self._disk_error(error) from None
         self._written += len(values)
 
-    def _open_arrays(self) -> NewArrays:
+    def _open_arrays(self) -> ArrayFiles:
         if self._arrays is None:
-            self._arrays = self._new_arrays()
+            arrays = arrays_of(self.layout, self.dtype, self._form, self._limbs)
+            self._arrays = ArrayFiles(self._folder, self._manifest, self._budget, arrays, self._chunk_rows)
         return self._arrays
-
-    def _new_arrays(self) -> NewArrays:
-        files = FileRecorder(self._folder, self._manifest, self._budget)
-        if self._codec == ZSTD:
-            names, dtypes = column_names(self.layout), [column_dtype(size) for size in self.layout.sizes]
-        else:
-            words = range(self._words)
-            names, dtypes = [KEY_NAMES.format(word) for word in words], [np.dtype(np.uint64) for _ in words]
-        of_values = value_names(self._limbs)
-        names, dtypes = [*names, *of_values], [*dtypes, *[self.dtype] * len(of_values)]
-        if self._codec == PACKED:
-            return PackedArrays(files, names, dtypes, self._chunk_rows)
-        from oocbe.tables.zarr_codec import ZarrArrays
-
-        return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows)
 
     def _finish(self) -> None:
         """Force all to disk, the manifest last, and rename the folder."""
@@ -191,18 +174,17 @@ class TableWriter(FolderWriter):
             raise self._disk_error(error) from None
 
     def _attributes(self) -> dict[str, Any]:
-        chunk_rows, is_sorted = self._chunk_rows, self.is_sorted
-        attributes = table_attributes(self.layout, self.semiring, self.dtype, self.rows, chunk_rows, is_sorted)
+        of_table = self.layout, self.semiring, self.dtype, self.rows, self._chunk_rows
+        attributes = table_attributes(*of_table, self.is_sorted, self._limbs, self._extent)
         if self._duplicates and not self.is_sorted:
             attributes["duplicates"] = True
-        if self._limbs:
-            attributes["limbs"] = self._limbs
-        if self._codec == ZSTD:
+        if self._form == COLUMNS:
             attributes["columns"] = column_names(self.layout)
-        return attributes if self._extent is None else {**attributes, "extent": list(self._extent)}
+        return attributes
 
     def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
-        return super()._disk_error(error, row_bytes or 8 * self._words + self.dtype.itemsize * max(1, self._limbs))
+        words = 0 if self._form == COMPLETE else self.layout.words
+        return super()._disk_error(error, row_bytes or 8 * words + self.dtype.itemsize * max(1, self._limbs))
 
 
 class StoredTableWriter(TableWriter):
@@ -228,8 +210,7 @@ class StoredTableWriter(TableWriter):
             raise UsageError(f"chunks can be {', '.join(FORMS)}, not {codec!r}")
         if limbs and codec != PACKED:
             raise UsageError(f"counts of several limbs are written packed, not {codec!r}")
-        form, words = FORMS[codec], layout.words
-        super().__init__(path, layout, dtype, semiring, chunk_rows, words, form, codec, limbs, **settings)
+        super().__init__(path, layout, dtype, semiring, chunk_rows, FORMS[codec], limbs, **settings)
         self.is_sorted = True
         self._duplicates = duplicates
         self._last_key = -1
@@ -287,7 +268,7 @@ class StoredTableWriter(TableWriter):
         self._manifest.last_keys.append(edge_keys[1])
         self.rows += rows
         self._written += rows
-        self._packed_arrays().extend(rows)
+        self._open_arrays().extend(rows)
         return len(self._manifest.first_keys) - 1
 
     def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
@@ -298,12 +279,9 @@ class StoredTableWriter(TableWriter):
         DiskError : the disk or the disk budget is exhausted.
         """
         try:
-            self._packed_arrays().write_packed(chunk, column, words)
+            self._open_arrays().write_packed(chunk, column, words)
         except OSError as error:
             raise self._disk_error(error) from None
-
-    def _packed_arrays(self) -> PackedArrays:
-        return cast("PackedArrays", self._open_arrays())  # begin_packed implies packed arrays
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
         from oocbe.kernels.cpu.pairs.ascent import ASCENDING, REPEATED, ascent  # imports Numba: needed for writing only
@@ -348,7 +326,7 @@ class CompleteTableWriter(TableWriter):
         **settings: Unpack[FolderSettings],
     ) -> None:
         chunk_cells = min(chunk_cells, layout.complete_rows)
-        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE, **settings)
+        super().__init__(path, layout, dtype, semiring, chunk_cells, COMPLETE, **settings)
         self._refuse_too_many_chunks()
         self.cells = 0
 

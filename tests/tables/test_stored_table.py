@@ -207,6 +207,16 @@ def test_metadata_are_what_zarr_says_of_such_an_array(path, dtype):
     assert folder_writer.array_metadata(20, np.dtype(dtype), 7) == metadata
 
 
+def test_metadata_of_columns_are_what_zarr_says_of_such_an_array(path):
+    import zarr
+    from zarr.codecs import ZstdCodec
+
+    group = zarr.open_group(path, mode="w", zarr_format=3)
+    group.create_array("a", shape=(20,), chunks=(7,), dtype="int32", compressors=ZstdCodec(level=3))
+    metadata = json.loads((path / "a" / "zarr.json").read_text())
+    assert folder_writer.array_metadata(20, np.dtype(np.int32), 7, "zstd") == metadata
+
+
 def test_a_repeated_key_is_refused(path):
     layout = Layout(("a",), (1000,))
     with pytest.raises(ModelError, match="a key occurs twice"), StoredTable.create(path, layout) as writer:
