@@ -6,8 +6,6 @@ writing one gives the same digits. Larger ones would lose their last digits and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -49,17 +47,6 @@ def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
         parts.append(_values_of(units, fits, scale, name, what, first, lambda row, given=chunk: given[row].as_py()))
         first += len(chunk)
     return np.concatenate(parts)
-
-
-def listed_decimals(name: str, listed: Sequence[Any], what: str) -> NDArray[Any] | None:
-    """Values (rows,) of Python decimals, as in pandas; None if others are among them; errors as above."""
-    if not listed or not all(isinstance(x, Decimal) and x.is_finite() for x in listed):
-        return None
-    scale = max(-int(x.as_tuple().exponent) for x in listed)
-    exact = [int(x.scaleb(scale)) if abs(x.adjusted()) < 60 else 1 << 64 for x in listed]
-    fits = np.array([-(1 << 63) <= x < 1 << 63 for x in exact])
-    units = np.array([x if fit else 0 for x, fit in zip(exact, fits.tolist(), strict=True)], dtype=np.int64)
-    return _values_of(units, fits, scale, name, what, 0, lambda row: listed[row])
 
 
 def _values_of(

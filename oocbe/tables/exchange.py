@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 VALUES = "value"
 """Default name of the column of values."""
+
+
+class ColumnSettings(TypedDict, total=False):
+    """How columns become a table; see :meth:`oocbe.Table.from_arrow`."""
+
+    scope: Sequence[str] | None
+    domains: Domains | None
+    semiring: Semiring
 
 
 class Exchanged:
@@ -164,44 +172,23 @@ class InMemory(Exchanged):
         )
 
     @classmethod
-    def from_pandas(
-        cls,
-        frame: pandas.DataFrame,
-        values: str = VALUES,
-        *,
-        scope: Sequence[str] | None = None,
-        domains: Domains | None = None,
-        semiring: Semiring = MAX_SUM,
-    ) -> Self:
-        """Make a table from a pandas data frame, without pyarrow; see :meth:`from_arrow`. The index is ignored.
+    def from_pandas(cls, frame: pandas.DataFrame, values: str = VALUES, **settings: Unpack[ColumnSettings]) -> Self:
+        """Make a table from a pandas data frame; see :meth:`from_arrow`. The index is ignored.
 
         Raises
         ------
-        UsageError : not a pandas data frame. ModelError : as for :meth:`from_arrow`.
+        UsageError : not a pandas data frame, or pyarrow is missing. ModelError : as for :meth:`from_arrow`.
         """
-        from oocbe.tables.frames import frame_rows, pandas_column
+        from oocbe.tables.frames import of_pandas
 
-        if not hasattr(frame, "set_axis"):
-            raise UsageError(
-                f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)"
-            )
-        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may have numbers as names
-        return cls(*frame_rows(frame, pandas_column, values, scope, domains, semiring), semiring, True)
+        return cls.from_arrow(of_pandas(frame), values, **settings)
 
     @classmethod
-    def from_polars(
-        cls,
-        frame: polars.DataFrame,
-        values: str = VALUES,
-        *,
-        scope: Sequence[str] | None = None,
-        domains: Domains | None = None,
-        semiring: Semiring = MAX_SUM,
-    ) -> Self:
-        """Make a table from a Polars data frame, without pyarrow; see :meth:`from_arrow`."""
-        from oocbe.tables.frames import frame_rows, polars_column
+    def from_polars(cls, frame: polars.DataFrame, values: str = VALUES, **settings: Unpack[ColumnSettings]) -> Self:
+        """Make a table from a Polars data frame; see :meth:`from_arrow`."""
+        from oocbe.tables.frames import of_polars
 
-        return cls(*frame_rows(frame, polars_column, values, scope, domains, semiring), semiring, True)
+        return cls.from_arrow(of_polars(frame), values, **settings)
 
     @classmethod
     def from_parquet(

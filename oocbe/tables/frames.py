@@ -1,112 +1,50 @@
-"""Conversion of tables to and from data frames of pandas and Polars, without pyarrow."""
+"""Data frames of pandas and Polars: read as Arrow tables, and made of a table without pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from oocbe.errors import ModelError, UsageError
-from oocbe.model.semiring import Semiring
+from oocbe.tables.arrow import arrow_table, pyarrow
 from oocbe.tables.chunk_files import columns_of
-from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, row_of, sorted_rows
-from oocbe.tables.decimals import listed_decimals
+from oocbe.tables.columns import Rows
 from oocbe.tables.layout import Layout, label_array
 
 
-def frame_rows(
-    frame: Any,
-    column_of: Callable[[str, Any, str], Column],
-    values: str,
-    scope: Sequence[str] | None,
-    domains: Domains | None,
-    semiring: Semiring,
-) -> SortedRows:
-    """The rows of a data frame of either library, sorted.
-
-    Parameters
-    ----------
-    frame : with named columns. column_of : :func:`pandas_column` or :func:`polars_column`.
-    values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
+def of_pandas(frame: Any) -> Any:
+    """A pyarrow.Table of a pandas data frame, without its index; columns may have numbers as names.
 
     Raises
     ------
-    ModelError : an entry is missing, of a wrong type or outside its domain, or a key occurs twice.
+    UsageError : not a pandas data frame, or pyarrow is missing. ModelError : a column of entries of several types.
     """
-    what = "data frame"
-    columns = [column_of(name, frame[name], what) for name in check_scope(list(frame.columns), values, scope, what)]
-    return sorted_rows(columns, _frame_values(values, frame[values], what), domains, semiring, what)
-
-
-def pandas_column(name: str, series: Any, what: str) -> Column:
-    """A pandas series of a variable.
-
-    Raises
-    ------
-    ModelError : a missing entry, or a type that labels cannot have.
-    """
-    import pandas
-
-    _refuse_missing(series.isna().to_numpy(), name, what)
-    if isinstance(series.dtype, pandas.CategoricalDtype):
-        return Column(name, series.cat.codes.to_numpy(), _labels(name, series.cat.categories.to_numpy(), what))
-    kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
-    if kind == "M":
-        if (series != series.dt.normalize()).any():
-            raise ModelError(f"{what}: column {name} has times of day; cast it to dates, or to text, before")
-        series, kind = series.dt.strftime("%Y-%m-%d"), "O"
-    if kind in "iu":
-        return Column(name, series.to_numpy(dtype=np.uint64 if kind == "u" else np.int64))
-    if kind not in "ObUT":
-        raise ModelError(f"{what}: column {name} is of type {series.dtype}; variables are integers, text or categories")
-    try:
-        codes, different = pandas.factorize(series.to_numpy(dtype=bool if kind == "b" else object), sort=True)
-    except TypeError as error:
-        raise ModelError(f"{what}: column {name} has entries of several types ({error})") from None
-    return Column(name, codes.astype(np.int64), _labels(name, np.asarray(different), what))
-
-
-def polars_column(name: str, series: Any, what: str) -> Column:
-    """A Polars series of a variable; errors as for :func:`pandas_column`."""
-    import polars
-
-    _refuse_missing(series.is_null().to_numpy(), name, what)
-    if series.dtype.is_integer():
-        return Column(name, _of_64_bits(series, name, what, unsigned=True).to_numpy())
-    if series.dtype == polars.Boolean:
-        return Column(name, series.cast(polars.Int32).to_numpy(), (False, True))
-    if series.dtype in (polars.Date, polars.Categorical):
-        series = series.cast(polars.String)
-    if series.dtype == polars.String:
-        series = series.cast(polars.Enum(series.unique().sort()))
-    if series.dtype != polars.Enum:
-        raise ModelError(f"{what}: column {name} is of type {series.dtype}; variables are integers, text or categories")
-    labels = tuple(series.dtype.categories.to_list())
-    return Column(name, series.to_physical().to_numpy().astype(np.int64), labels)
-
-
-def _frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
-    """Values (rows,) of a series of either library; ModelError for missing entries and other types."""
-    missing = series.isna() if hasattr(series, "isna") else series.is_null()
-    _refuse_missing(missing.to_numpy(), name, what)
-    is_decimal = str(series.dtype).startswith("Decimal")  # to_numpy of Polars would convert decimals to floats
-    numbers: NDArray[Any] = _of_64_bits(series, name, what).to_numpy()
-    if numbers.dtype == object or is_decimal:
-        listed = series.to_list()
-        if (decimals := listed_decimals(name, listed, what)) is not None:
-            return decimals
+    if not hasattr(frame, "set_axis"):
+        raise UsageError(f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)")
+    arrow = pyarrow()
+    names, arrays = [str(name) for name in frame.columns], []
+    for place, name in enumerate(names):
         try:
-            numbers = np.array(listed)
-        except ValueError:
-            numbers = np.empty(0, dtype=object)
-        if numbers.dtype.kind == "f" and any(type(x) is int and int(float(x)) != x for x in listed):
-            raise ModelError(f"{what}: column {name} has integers, among others, that no float64 holds; cast it before")
-    if numbers.dtype.kind not in "iufb":
-        raise ModelError(f"{what}: column {name} is of type {series.dtype}; values are integers or floats")
-    return numbers
+            with suppress(OverflowError):  # of Python's integers beyond int64
+                arrays.append(arrow.Array.from_pandas(frame.iloc[:, place]))
+                continue
+            arrays.append(arrow.Array.from_pandas(frame.iloc[:, place], type=arrow.uint64()))
+        except (arrow.ArrowException, OverflowError) as error:
+            raise ModelError(f"data frame: column {name} cannot be read ({error}); cast it before") from None
+    return arrow.table(arrays, names)
+
+
+def of_polars(frame: Any) -> Any:
+    """A pyarrow.Table of a Polars data frame; integers of 128 bits become those of 64.
+
+    Raises
+    ------
+    UsageError : pyarrow is missing. ModelError : integers beyond 64 bits.
+    """
+    for name, kind in frame.schema.items():
+        if str(kind) in ("Int128", "UInt128"):
+            frame = frame.with_columns(_of_64_bits(frame[name], name))
+    return arrow_table(frame)
 
 
 def to_pandas(layout: Layout, rows: Rows, values: str) -> Any:
@@ -152,32 +90,14 @@ def _free(values: str, layout: Layout) -> str:
     return values
 
 
-def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise ModelError(f"{what}: column {name}, {row_of(row)}: nothing is there (missing); drop or fill such rows")
-
-
-def _of_64_bits(series: Any, name: str, what: str, unsigned: bool = False) -> Any:
-    """The series, 128-bit integers of Polars cast to 64 bits; ModelError if they do not fit.
-
-    unsigned : whether 64 bits without a sign are allowed.
-    """
-    if str(series.dtype) not in ("Int128", "UInt128"):
-        return series
+def _of_64_bits(series: Any, name: str) -> Any:
+    """A series of Polars cast to 64 bits, without a sign if need be; ModelError if they do not hold it."""
     import polars
 
-    for kind in (polars.Int64, polars.UInt64) if unsigned else (polars.Int64,):
+    for kind in (polars.Int64, polars.UInt64):
         with suppress(polars.exceptions.InvalidOperationError):
             return series.cast(kind)
     raise ModelError(
-        f"{what}: column {name} has integers from {series.min()} to {series.max()}, beyond 64 bits with a sign"
-        + (", and without" if unsigned else "")
+        f"data frame: column {name} has integers from {series.min()} to {series.max()}, beyond 64 bits with a sign, "
+        "and without"
     )
-
-
-def _labels(name: str, found: NDArray[Any], what: str) -> tuple[str | int | bool, ...]:
-    labels = tuple(found.tolist())
-    if not all(isinstance(label, str | int) for label in labels):
-        raise ModelError(f"{what}: column {name} has categories that are neither text nor integers")
-    return labels
