@@ -146,11 +146,6 @@ def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable
     return CompleteTable(layout, np.ascontiguousarray(np.matmul(left, right)).reshape(-1), SUM_PRODUCT)
 
 
-def _is_dense_sum(table: Any) -> bool:
-    is_dense = isinstance(table, CompleteTable) and table.dtype.kind == "f" and not is_device_array(table.values)
-    return is_dense and table.semiring == SUM_PRODUCT
-
-
 def cells_along(table: CompleteTable, names: Sequence[str]) -> NDArray[Any]:
     """The values as an array with an axis for each name, in this order."""
     array = table.values.reshape(tuple(reversed(table.layout.sizes)))

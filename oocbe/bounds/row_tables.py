@@ -21,9 +21,8 @@ from oocbe.elimination.row_pruning.fixed_point import LARGEST_FLOAT_TOTAL, LARGE
 from oocbe.kernels.cpu.projection import AscentNetwork
 from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, ValueGrid
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.model.value_grid import ValueGrid
 from oocbe.runtime.deadline import check_deadline, looked
 
 LARGEST_PART = 1 << 16

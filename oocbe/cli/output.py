@@ -10,8 +10,7 @@ from pathlib import Path
 import typer
 
 from oocbe import __version__
-from oocbe.model.results.numerals import all_digits
-from oocbe.model.results.schema import schema_version_of
+from oocbe.model.results.numerals import all_digits, schema_version_of
 from oocbe.runtime.interruption import current
 
 _mode = {"json": False, "quiet": False}

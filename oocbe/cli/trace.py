@@ -45,7 +45,7 @@ def trace(
 
 
 def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
-    from oocbe.model.results.rows_read import RowsRead
+    from oocbe.model.results.progress_curve import RowsRead
     from oocbe.runtime.tracing.recorder import WORKER
 
     ended = "" if found.is_whole else "the process was killed: the trace ends with the last block that it wrote"

@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.preparation.scaling import split
 from oocbe.errors import InternalError
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, violations_of
 from oocbe.model.semiring import Combination
-from oocbe.model.violations import violations_of
 
 PRODUCT_TOLERANCE = 2.0**-36
 """Relative difference of two products of the same floats: 2**-53 for each of at most 2**17 multiplications."""

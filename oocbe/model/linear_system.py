@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
-from oocbe.model.count_question import CountQuestion
-from oocbe.model.file_notes import FileNotes
+from oocbe.model.count_question import CountQuestion, FileNotes
 from oocbe.runtime.deadline import check_deadline
 
 INFINITE = 1e20
@@ -50,7 +49,7 @@ class LinearSystem(FileNotes):
     objective : (variables,) float64 or Python integers, coefficients of the optimised sum. constant : added to it.
     maximises : whether the sum is maximised.
     name : for messages and reports.
-    notes, question, counting : additional contents of the file, see :class:`~oocbe.model.file_notes.FileNotes`.
+    notes, question, counting : additional contents of the file, see :class:`~oocbe.model.count_question.FileNotes`.
     """
 
     starts: NDArray[np.int64]

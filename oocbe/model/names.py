@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.model.labels import number_of
-
-if TYPE_CHECKING:
-    from oocbe.model.parts import Variable
+from oocbe.model.parts import Variable, number_of
 
 
-class OfVariables(Protocol):
-    """A problem with a name and variables."""
+class Numbered(Protocol):
+    """A problem with a name, variables, and an index of them by name."""
 
     @property
     def name(self) -> str:
@@ -24,10 +21,6 @@ class OfVariables(Protocol):
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The variables, with unique names."""
-
-
-class Numbered(OfVariables, Protocol):
-    """A problem with an index of its variables by name."""
 
     @property
     def number_by_name(self) -> Mapping[str, int]:
@@ -57,7 +50,7 @@ def variable_index(problem: Numbered, name: object) -> int:
     return number
 
 
-def unknown_variable(problem: OfVariables, name: object) -> UsageError:
+def unknown_variable(problem: Numbered, name: object) -> UsageError:
     """The error for an unknown variable name, with the nearest name, or the first ones."""
     names = [v.name for v in problem.variables]
     near = nearest(str(name), names)

@@ -1,7 +1,8 @@
-"""Parts of a problem: variables, functions, constraints and linear constraints."""
+"""Parts of a problem: variables with their labels, functions, constraints and linear constraints."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
-from oocbe.model.labels import number_of
 from oocbe.model.model_checks import (
     INT64,
     Values,
@@ -250,3 +250,14 @@ class LinearConstraint:
         for coefficients in self.coefficients:
             total = np.add.outer(total, coefficients.astype(dtype, copy=False))
         return np.asarray(total <= self.capacity, dtype=np.bool_)
+
+
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+MOST_CHARACTERS = 64
+"""Longest label interpreted as a number, in characters."""
+
+
+def number_of(label: str) -> Decimal | None:
+    """The exact number of a label; None if it is not a number."""
+    return Decimal(label) if len(label) <= MOST_CHARACTERS and NUMBER.fullmatch(label) else None

@@ -12,6 +12,7 @@ searches evaluate assignments often; therefore rows of small parts of one arity 
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
-from oocbe.model.count_question import CountQuestion
+from oocbe.model.count_question import CountQuestion, FileNotes
 from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
-from oocbe.model.file_notes import FileNotes
 from oocbe.model.model_checks import (
     FEW_ROWS,
     as_number,
@@ -36,7 +36,6 @@ from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
-from oocbe.model.value_grid import ValueGrid
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Problem(Shown, FileNotes):
     name : for messages and reports.
     lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
     day : photographs of the variables, if the problem is a day of an imaging satellite; otherwise None.
-    notes, question, counting : see :class:`~oocbe.model.file_notes.FileNotes`.
+    notes, question, counting : see :class:`~oocbe.model.count_question.FileNotes`.
     """
 
     variables: tuple[Variable, ...]
@@ -378,3 +377,69 @@ def _end_to_end(members: Sequence[tuple[int, Constraint | Function]]) -> _Rows:
         part=np.repeat(np.array([number for number, _ in members], dtype=np.int64), lengths),
         place=np.arange(ends[-1]) - np.repeat(ends - lengths, lengths),
     )
+
+
+LEAST_ROUNDING = 2.0**-36
+"""Lower limit of the relative rounding error of sums."""
+
+
+def relative_rounding(problem: Problem) -> float:
+    """Rounding error of a sum of a problem's floats in any order, relative to the sum of magnitudes.
+
+    2**-53 for each addition; there are as many as functions and messages or bound entries; the result is twice that.
+    """
+    return max(LEAST_ROUNDING, 2.0**-52 * (len(problem.functions) + len(problem.variables)))
+
+
+@dataclass(frozen=True)
+class ValueGrid:
+    """The values that assignments of a problem can have: ``offset + step * k`` for integers k; step 0: any number.
+
+    A bound between two values of the grid may be rounded up, so that a row goes as soon as its bound exceeds
+    ``largest_below(incumbent)``, often by much less than the incumbent itself.
+    """
+
+    step: int
+    offset: int
+
+    def round_up(self, bound: int | float) -> int | float:
+        """The least value of the grid that is not below a bound."""
+        if self.step == 0 or bound == math.inf:
+            return bound
+        return self.offset - (self.offset - math.ceil(bound)) // self.step * self.step
+
+    def largest_below(self, value: int | float) -> int | float:
+        """The largest value of the grid strictly below a value; without a grid, the next float below."""
+        if self.step == 0 or value == math.inf:
+            return math.nextafter(value, -math.inf)
+        return self.offset + (math.ceil(value) - 1 - self.offset) // self.step * self.step
+
+
+def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...]:
+    """All constraints violated by an assignment, by their number in the problem, with the values concerned."""
+
+    def stated(scope: Sequence[int]) -> str:
+        return ", ".join(f"{problem.variables[v].name}={problem.variables[v].label(assignment[v])}" for v in scope)
+
+    found = [
+        f"constraint {number} {'does not list' if c.allowed else 'forbids'} {stated(c.scope)}"
+        for number, c in enumerate(problem.constraints)
+        if not c.permits(assignment)
+    ]
+    found += [
+        f"{linear.name}: {linear.consumption(assignment)} exceeds the capacity of {linear.capacity}"
+        for linear in problem.linear_constraints
+        if not linear.permits(assignment)
+    ]
+    found += [
+        f"function {number} has no value for {stated(f.scope)}"
+        for number, f in enumerate(problem.functions)
+        if f.value_at(assignment) is None
+    ]
+    if not found and problem.evaluate(assignment) is None:
+        value = problem.below(None).evaluate(assignment)
+        bound = f"below the upper bound {problem.upper_bound}"
+        if problem.lower_bound is not None and value is not None and value <= problem.lower_bound:
+            bound = f"above the lower bound {problem.lower_bound}"
+        found.append(f"value {value} is not {bound}")
+    return tuple(found)

@@ -11,8 +11,7 @@ from oocbe.bounds.estimators import constant_source, minimum_terms
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.elimination.row_pruning.fixed_point import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
-from oocbe.model.problem import Problem
-from oocbe.model.value_grid import ValueGrid
+from oocbe.model.problem import Problem, ValueGrid
 
 
 def random_problem(seed: int) -> Problem:

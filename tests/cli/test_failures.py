@@ -19,7 +19,7 @@ from oocbe.cli import inspect, output
 from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
 from oocbe.cli.main import app
 from oocbe.cli.progress import SilentObserver
-from oocbe.model.results.schema import schema_version_of
+from oocbe.model.results.numerals import schema_version_of
 
 cli_bound, cli_solve = import_module("oocbe.cli.bound"), import_module("oocbe.cli.solve")
 

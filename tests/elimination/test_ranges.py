@@ -18,8 +18,7 @@ from oocbe.elimination.preparation.ranges import (
 )
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
-from oocbe.model.problem import Problem
-from oocbe.model.rounding import relative_rounding
+from oocbe.model.problem import Problem, relative_rounding
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.model.settings.tuning import tuned
 from tests.helpers.small_problems import eliminate

@@ -14,9 +14,8 @@ from oocbe.errors import FormatError, UsageError
 from oocbe.formats.solutions.solution_file import Solution, read_solution, write_solution
 from oocbe.formats.solutions.verification import Verdict, verify_solution
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, violations_of
 from oocbe.model.semiring import MAX_PRODUCT
-from oocbe.model.violations import violations_of
 from tests.helpers.sample_results import make_result
 
 PROBLEM = Problem(

@@ -15,9 +15,8 @@ import numpy as np
 
 from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, relative_rounding
 from oocbe.model.results.numerals import digits
-from oocbe.model.rounding import relative_rounding
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.tables.limbs import greatest
 

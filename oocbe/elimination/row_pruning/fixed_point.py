@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
-from oocbe.model.problem import Problem
-from oocbe.model.rounding import relative_rounding
+from oocbe.model.problem import Problem, relative_rounding
 from oocbe.runtime.deadline import check_deadline
 
 MOST_SCALE_BITS = 20

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from oocbe.errors import ClusterError
 from oocbe.execution.cluster.ownership import working_as
 from oocbe.execution.cluster.workers import LostWorkError
-from oocbe.model.results.rows_read import RowsRead
+from oocbe.model.results.progress_curve import RowsRead
 
 if TYPE_CHECKING:
     from distributed import Client

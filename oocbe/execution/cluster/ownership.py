@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.results.rows_read import RowsRead
+from oocbe.model.results.progress_curve import RowsRead
 from oocbe.tables.stored import StoredTable
 
 

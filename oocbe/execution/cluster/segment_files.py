@@ -26,7 +26,7 @@ import oocbe
 from oocbe.errors import ClusterError, DiskError
 from oocbe.execution.cluster.ownership import own_reading, own_writer, reading
 from oocbe.execution.cluster.workers import DiskShareError, Workers
-from oocbe.model.results.rows_read import NOTHING_READ, RowsRead
+from oocbe.model.results.progress_curve import NOTHING_READ, RowsRead
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.tuning import tuning

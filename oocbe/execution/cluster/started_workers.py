@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from oocbe.errors import UnsupportedError
 from oocbe.execution.cluster import dask_settings
 from oocbe.execution.cluster.dask_workers import DaskWorkers
-from oocbe.model.results.rows_read import RowsRead
+from oocbe.model.results.progress_curve import RowsRead
 from oocbe.tables.scratch import ScratchFolder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from oocbe.errors import DiskError
 from oocbe.execution.cluster.ownership import working_as
-from oocbe.model.results.rows_read import RowsRead
+from oocbe.model.results.progress_curve import RowsRead
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

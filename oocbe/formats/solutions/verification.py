@@ -22,12 +22,11 @@ from typing import Any
 from oocbe.errors import UsageError
 from oocbe.formats.solutions.solution_file import Solution, read_solution
 from oocbe.model.names import assignment_of
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, violations_of
 from oocbe.model.results.numerals import finite
 from oocbe.model.results.result import Result
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import Combination, semiring_by_name
-from oocbe.model.violations import violations_of
 from oocbe.runtime.urls import refuse_url
 
 __all__ = ["RELATIVE_TOLERANCE", "Verdict", "judge", "read_solution", "verify_solution"]

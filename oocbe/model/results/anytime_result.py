@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import content, finite
-from oocbe.model.results.schema import SCHEMA_VERSION
+from oocbe.model.results.numerals import SCHEMA_VERSION, content, finite
 
 EXACT, BOUNDED, ESTIMATED, INFEASIBLE = "exact", "bounded", "estimated", "infeasible"
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.errors import EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import content, finite, labels_of
-from oocbe.model.results.schema import BOUND_SCHEMA_VERSION
+from oocbe.model.results.numerals import BOUND_SCHEMA_VERSION, EXIT_CODES, content, finite, labels_of
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class BoundResult(Shown):
     def exit_code(self) -> int:
         """Exit code of the command line: infeasibility, interruption and a limit before all messages differ."""
         done = EXIT_LIMIT if any(entry.z == 0 for entry in self.entries) else EXIT_OPTIMAL
-        return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, done)
+        return EXIT_CODES.get(self.status, done)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         what = "logarithms: " if any(e.log_bound is not None for e in self.entries) else ""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import content, labels_of
-from oocbe.model.results.schema import SCHEMA_VERSION
+from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content
 
 UTIL_FIELDS = "sender receiver separator cells complete_bytes tables rows stored_bytes seconds"
 """Attributes of a UTIL message in JSON."""
@@ -84,7 +82,7 @@ class DcopMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DcopResult:
+class DcopResult(Answer):
     """Outcome of DPOP or ADPOP.
 
     Attributes
@@ -117,17 +115,6 @@ class DcopResult:
     seconds: Mapping[str, float]
     peak_memory_bytes: int
     notes: tuple[str, ...] = ()
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command line for this result."""
-        codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
-        return codes.get(self.status, EXIT_OPTIMAL)
-
-    @property
-    def labels(self) -> dict[str, str] | None:
-        """The assignment: value label by variable name."""
-        return labels_of(self.variables, self.assignment)
 
     def to_json(self, with_messages: bool = False) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``; with_messages : whether to include each message's

@@ -1,4 +1,7 @@
-"""Results as text and JSON: integers of any size, numbers without a JSON form, records."""
+"""Results as text and JSON: integers of any size, numbers without a JSON form, records, the version of the layout.
+
+The module loads quickly, for use by an interrupted start.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 
 if TYPE_CHECKING:
     from oocbe.model.parts import Variable
@@ -56,6 +61,38 @@ def labels_of(variables: Sequence[Variable], assignment: Sequence[int] | None) -
     return {v.name: v.label(value) for v, value in zip(variables, assignment, strict=True)}
 
 
+EXIT_CODES = {
+    "infeasible": EXIT_INFEASIBLE,
+    "nothing-better": EXIT_NOTHING_BETTER,
+    "limit": EXIT_LIMIT,
+    "interrupted": EXIT_INTERRUPTED,
+}
+"""Exit code of a command by the status of its result; 0 for other statuses."""
+
+
+class Answer:
+    """Common properties of results.
+
+    Attributes
+    ----------
+    status : of the result. variables : of the problem. assignment : value index of each variable, or None.
+    """
+
+    status: str
+    variables: tuple[Variable, ...]
+    assignment: tuple[int, ...] | None
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command line for this result."""
+        return EXIT_CODES.get(self.status, EXIT_OPTIMAL)
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The assignment (of several, the best one): value label by variable name; None without one."""
+        return labels_of(self.variables, self.assignment)
+
+
 @contextmanager
 def all_digits() -> Iterator[None]:
     """Within the block, integers of any size convert to and from text; Python's default limit is 4,300 digits."""
@@ -97,3 +134,15 @@ def digits(number: int | float | Fraction) -> str:
     """All digits of a number of any size."""
     with all_digits():
         return str(number)
+
+
+SCHEMA_VERSION = 1
+"""Version of the JSON layout; raised when a field is removed or its meaning changes, not when one is added."""
+
+BOUND_SCHEMA_VERSION = 2
+"""Version for ``oocbe bound``: version 1 had products, version 2 has their logarithms."""
+
+
+def schema_version_of(command: str) -> int:
+    """Layout version of a command."""
+    return BOUND_SCHEMA_VERSION if command == "bound" else SCHEMA_VERSION

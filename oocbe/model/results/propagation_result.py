@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.errors import EXIT_OPTIMAL
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.linear_system import LinearSystem
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
-from oocbe.model.results.numerals import content
-from oocbe.model.results.schema import SCHEMA_VERSION
+from oocbe.model.results.numerals import EXIT_CODES, SCHEMA_VERSION, content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +47,7 @@ class PropagationResult:
     @property
     def exit_code(self) -> int:
         """Exit code of the command."""
-        return {
-            "fixpoint": EXIT_OPTIMAL,
-            "infeasible": EXIT_INFEASIBLE,
-            "limit": EXIT_LIMIT,
-            "interrupted": EXIT_INTERRUPTED,
-        }[self.status]
+        return EXIT_CODES.get(self.status, EXIT_OPTIMAL)
 
     @property
     def domains(self) -> dict[str, list[str]] | dict[str, tuple[int | float, int | float]] | None:

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
-from oocbe.model.results.numerals import content, labels_of, whole_repr
-from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, PresolveStep, Removed, SolverShare
-from oocbe.model.results.rows_read import RowsRead
-from oocbe.model.results.schema import SCHEMA_VERSION
+from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, whole_repr
+from oocbe.model.results.progress_curve import (
+    BucketDone,
+    Consumption,
+    KnownAt,
+    PresolveStep,
+    Removed,
+    RowsRead,
+    SolverShare,
+)
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -21,23 +26,13 @@ if TYPE_CHECKING:
 Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]
 LinearHandling = Literal["none", "enforced", "shown not to bind", "relaxed"]
 
-EXIT_CODES: dict[Status, int] = {
-    "optimal": EXIT_OPTIMAL,
-    "exact": EXIT_OPTIMAL,
-    "infeasible": EXIT_INFEASIBLE,
-    "nothing-better": EXIT_NOTHING_BETTER,
-    "limit": EXIT_LIMIT,
-    "interrupted": EXIT_INTERRUPTED,
-}
-"""Exit code of the command by status."""
-
 UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
 """Statuses without a proof: bound and value may differ."""
 
 
 @whole_repr
 @dataclass(frozen=True, kw_only=True)
-class Result(Shown):
+class Result(Answer, Shown):
     """Outcome of a solve.
 
     Attributes
@@ -121,16 +116,6 @@ class Result(Shown):
         if self.status not in UNPROVEN:
             return 0
         return None if self.bound is None else abs(self.value - self.bound)
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command line for this result."""
-        return EXIT_CODES[self.status]
-
-    @property
-    def labels(self) -> dict[str, str] | None:
-        """The assignment: value label by variable name; None without an assignment."""
-        return labels_of(self.variables, self.assignment)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         from oocbe.runtime.pictures.html import first_pairs

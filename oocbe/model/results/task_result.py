@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import content, digits, finite, labels_of, logarithm_of, whole_repr
-from oocbe.model.results.progress_curve import PresolveStep
-from oocbe.model.results.rows_read import RowsRead
-from oocbe.model.results.schema import SCHEMA_VERSION
+from oocbe.model.results.numerals import (
+    SCHEMA_VERSION,
+    Answer,
+    content,
+    digits,
+    finite,
+    labels_of,
+    logarithm_of,
+    whole_repr,
+)
+from oocbe.model.results.progress_curve import PresolveStep, RowsRead
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ SHOWN_LINES = 10
 
 @whole_repr
 @dataclass(frozen=True, kw_only=True)
-class TaskResult(Shown):
+class TaskResult(Answer, Shown):
     """Outcome of a task.
 
     Attributes
@@ -87,12 +93,6 @@ class TaskResult(Shown):
             object.__setattr__(self, "log10", logarithm_of(self.value, math.log10))
 
     @property
-    def exit_code(self) -> int:
-        """Exit code of the command line for this result."""
-        codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
-        return codes.get(self.status, EXIT_OPTIMAL)
-
-    @property
     def counts(self) -> bool:
         """Whether the value is a count."""
         return self.task.startswith("count")
@@ -120,14 +120,9 @@ class TaskResult(Shown):
             return None
 
     @property
-    def assignment(self) -> tuple[int, ...] | None:
+    def assignment(self) -> tuple[int, ...] | None:  # type: ignore[override]  # of the best of several
         """The best assignment of ``mpe`` and ``kbest``, value indices; None without one."""
         return self.assignments[0][1] if self.assignments else None
-
-    @property
-    def labels(self) -> dict[str, str] | None:
-        """The best assignment: value label by variable name; None without one."""
-        return labels_of(self.variables, self.assignment)
 
     @property
     def labelled(self) -> tuple[tuple[int | float, dict[str, str]], ...]:

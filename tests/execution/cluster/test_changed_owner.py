@@ -12,7 +12,7 @@ from oocbe.errors import CorruptDataError
 from oocbe.execution.cluster.ownership import Reading, own_reading, own_writer, reading, working_as
 from oocbe.execution.cluster.segment_files import TableAt, opened
 from oocbe.execution.cluster.workers import InThreads, use_workers
-from oocbe.model.results.rows_read import RowsRead
+from oocbe.model.results.progress_curve import RowsRead
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
 from oocbe.stress.tables import SyntheticTable
