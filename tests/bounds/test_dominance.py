@@ -228,6 +228,8 @@ def test_marking_finds_partners_in_any_word(words):
                 start,
                 target,
                 penalty,
+                None,
+                None,
                 1,
                 marked,
                 np.zeros(1, np.int64),

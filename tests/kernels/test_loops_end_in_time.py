@@ -139,8 +139,6 @@ LOOPS = {
     "complete_dense.fold_four": WITHIN_PIECE,
     "complete_rows._cells": PIECES,
     "complete_rows._list_rows": PIECES,
-    "consumption_dominance.mark_dominated_consumption": FLAG,
-    "consumption_dominance._is_at_most": A_ROW,
     "consumption_runs.push": ONE_PASS + "; its caller looks at the flag after each",
     "consumption_runs.merge_short": ONE_PASS + "; its caller looks at the flag after each",
     "consumption_runs.moved_to_stack": ONE_PASS + "; its caller looks at the flag after each",
@@ -157,7 +155,6 @@ LOOPS = {
     "depth_first.restore": NODE,
     "dominance.mark_dominated": FLAG,
     "dominance._is_below": A_ROW,
-    "dominance.compact_rows": ONE_PASS,
     "dual_ascent.sweep": FLAG,
     "dual_ascent.least_of_values": A_TABLE,
     "dual_ascent.least_of_functions": "one pass over the cells of all functions, of which there are at most 2^24",
@@ -494,5 +491,5 @@ def test_stopped_marking_leaves_rows():
     pairs = (np.array([0, 1, 1]), np.array([1]), np.array([0]))
     for stop, expected in ((np.zeros(1, np.int64), [1, 0, 1, 0]), (STOPPED, [0, 0, 0, 0])):
         marked = np.zeros(4, dtype=np.uint8)
-        mark_dominated(keys, values, keys, values, field, *pairs, 1, marked, stop)
+        mark_dominated(keys, values, keys, values, field, *pairs, None, None, 1, marked, stop)
         assert marked.tolist() == expected

@@ -9,7 +9,7 @@ Dominated rows may dominate others, so all rows stay on disk until the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import ChunkCache
-from oocbe.kernels.cpu.buckets.consumption_dominance import mark_dominated_consumption
-from oocbe.kernels.cpu.buckets.dominance import compact_rows, mark_dominated
+from oocbe.kernels.cpu.buckets.dominance import mark_dominated
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.model.row_numbers import key_number
 from oocbe.model.settings.tuning import tuning
@@ -29,14 +28,11 @@ from oocbe.tables.layout import WORD_BITS, Field
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
-Substitution = tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
+Substitution = tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]
 """Substitutions of one variable: bit field, and CSR by the replaced value, as in :class:`Substitutions`."""
 
-
-def arguments_of(variable: Substitution) -> tuple[Any, ...]:
-    """A variable's substitutions as arguments of :func:`oocbe.kernels.cpu.buckets.dominance.mark_dominated`."""
-    f, start, target, penalty = variable
-    return (f.word, np.uint64(f.shift), np.uint64(f.mask)), start, target, penalty
+Rows = tuple[NDArray[np.uint64], NDArray[Any]]
+"""Keys and values of rows."""
 
 
 @dataclass
@@ -46,14 +42,21 @@ class Substitutions:
     Attributes
     ----------
     variables : bit field, and CSR by the replaced value: start int64 (size + 1,), target int64 (pairs,), penalty int64
-        or float64 (pairs,), the target's worst loss in the remaining factors.
-    savings : if rows carry consumption, int64 (pairs, constraints) for each variable: consumption of the replaced value
-        minus that of the target. parts : in that case (shift, mask), int64 (constraints,), of each in the keys.
+        or float64 (pairs,), the target's worst loss in the remaining factors. If rows carry consumption, saving int64
+        (pairs, constraints), consumption of the replaced value minus that of the target; else None.
+    parts : if rows carry consumption, (shift, mask), int64 (constraints,), of each constraint's in the keys.
     """
 
     variables: list[Substitution] = field(default_factory=list)
-    savings: list[NDArray[np.int64]] = field(default_factory=list)
     parts: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def mark(
+        self, variable: Substitution, rows: Rows, others: Rows, sign: int, dominated: Any, stop: NDArray[np.int64]
+    ) -> None:
+        """Mark rows that others dominate by one variable (:mod:`oocbe.kernels.cpu.buckets.dominance`)."""
+        f, start, target, penalty, saving = variable
+        place = (f.word, np.uint64(f.shift), np.uint64(f.mask))
+        mark_dominated(*rows, *others, place, start, target, penalty, saving, self.parts, sign, dominated, stop)
 
     def drop_rows(self, keys: NDArray[np.uint64], values: NDArray[Any], sign: int) -> tuple[Any, Any]:
         """Undominated rows, in order; the inputs themselves if no row is dominated.
@@ -68,31 +71,21 @@ class Substitutions:
         TimeLimitError : the deadline of the current block passed.
         """
         dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
-        calls: list[tuple[Any, ...]]
-        if self.parts is None:
-            mark: Callable[..., None] = mark_dominated
-            calls = [(keys, values, keys, values, *arguments_of(own), sign, dominated, stop) for own in self.variables]
-        else:
-            mark = mark_dominated_consumption
-            calls = [
-                (keys, values, *arguments_of(own), saving, self.parts, sign, dominated, stop)
-                for own, saving in zip(self.variables, self.savings, strict=True)
-            ]
+        calls = [(own, (keys, values), (keys, values), sign, dominated, stop) for own in self.variables]
         if len(values) < tuning().serial_rows:
             for call in calls:
-                mark(*call)
+                self.mark(*call)
         else:
-            run_all(mark, calls)
+            run_all(self.mark, calls)
         check_deadline()
         if not dominated.any():
             return keys, values
-        kept_keys, kept_values = compact_rows(keys, values, dominated)
-        return kept_keys, kept_values
+        return keys.compress(dominated == 0, axis=1), values[dominated == 0]
 
     def flat(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """All variables concatenated, as arguments of :func:`oocbe.kernels.cuda.buckets.dominance.drop_dominated`."""
         offsets, starts, end, places = [], [], 0, 0
-        for _, start, target, _ in self.variables:
+        for _, start, target, *_ in self.variables:
             offsets.append(places)
             starts.append(start + end)
             places += len(start)
@@ -101,8 +94,8 @@ class Substitutions:
             np.array([[f.word, f.shift, f.mask] for f, *_ in self.variables], dtype=np.uint64),
             np.array(offsets, dtype=np.int64),
             np.concatenate(starts),
-            np.concatenate([target for _, _, target, _ in self.variables]),
-            np.concatenate([penalty for *_, penalty in self.variables]),
+            np.concatenate([target for _, _, target, *_ in self.variables]),
+            np.concatenate([penalty for _, _, _, penalty, _ in self.variables]),
         )
 
 
@@ -149,16 +142,16 @@ class DominanceStream:
         self.deadline.check()
         if not dominated.any():
             return rows
-        keys, values = compact_rows(rows.keys, rows.values, dominated)
+        keys, values = rows.keys.compress(dominated == 0, axis=1), rows.values[dominated == 0]
         return Table(rows.layout, keys, values, rows.semiring, is_sorted=True)
 
     def _mark(self, rows: Table, others: Table, variable: Substitution, dominated: NDArray[np.uint8]) -> None:
-        calls = (*arguments_of(variable), self.sign, dominated, self.deadline.flag)
-        mark_dominated(rows.keys, rows.values, others.keys, others.values, *calls)
+        mine, theirs = (rows.keys, rows.values), (others.keys, others.values)
+        self.substitutions.mark(variable, mine, theirs, self.sign, dominated, self.deadline.flag)
 
     def _elsewhere(self, rows: Table, variable: Substitution, dominated: NDArray[np.uint8]) -> set[int]:
         """Chunks that may contain the substitutes of some rows."""
-        field, start, target, _ = variable
+        field, start, target, *_ = variable
         column = rows.keys[field.word] >> np.uint64(field.shift) & np.uint64(field.mask)
         found: set[int] = set()
         for value in np.flatnonzero(np.diff(start)).tolist():

@@ -199,17 +199,17 @@ class SubstitutionDominance:
         scopes = np.array(separator, dtype=np.int64)
         limits = (LARGEST_DOMAIN, self._factors, ahead, inside, self._blocked, worth, self._margin, a_value)
         collect_substitutions(scopes, self._size_array, *limits, start, target, penalty, pairs)
-        found = Substitutions(parts=None if self._consumption is None else self._consumption.parts)
+        consumption = self._consumption
+        found = Substitutions(parts=None if consumption is None else consumption.parts)
         start_end = pair_end = 0
         fields = layout.fields[len(layout.fields) - len(separator) :]
         for v, size, field, count in zip(separator, sizes, fields, pairs.tolist(), strict=True):
             if count:
                 own = slice(pair_end, pair_end + count)
-                starts = start[start_end : start_end + size + 1]
-                found.variables.append((field, starts, target[own], penalty[own]))
-                if self._consumption is not None:
-                    replaced = np.repeat(np.arange(size), np.diff(starts))
-                    found.savings.append(self._consumption.savings(v, replaced, target[own]))
+                starts, saving = start[start_end : start_end + size + 1], None
+                if consumption is not None:
+                    saving = consumption.savings(v, np.repeat(np.arange(size), np.diff(starts)), target[own])
+                found.variables.append((field, starts, target[own], penalty[own], saving))
             pair_end += count
             start_end += size + 1 if size else 0
         return found
