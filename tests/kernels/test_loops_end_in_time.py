@@ -222,7 +222,6 @@ LOOPS = {
     "local_search._search": FLAG,
     "local_search._kick": SEARCH,
     "lookups.merge_constraints": A_TABLE,
-    "lookups.merge_leaf_masks": A_TABLE,
     "lookups.merge_functions": A_TABLE,
     "lookups.mark_free": A_TABLE,
     "lookups.merge_bound_tables": A_TABLE,

@@ -19,7 +19,7 @@ from oocbe.elimination.engine.consumption import Consumption, consumption_arrays
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.engine.row_bound import MERGED_BITS, RowBound, no_bounds
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
-from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
+from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
@@ -210,7 +210,7 @@ class ProgramBuilder:
                     skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
                     parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
                     out = np.empty(mask_words << group.bits, dtype=np.uint64)
-                    merge_leaf_masks(self._constraints.entries, *parts, group.bits, skip, enumerated, mask_words, out)
+                    merge_constraints(self._constraints.entries, *parts, group.bits, skip, enumerated, WORD_BITS * mask_words, out)
                     own, slices = 0, 0
                     middle.append(gathers.start[-1])
                 else:
@@ -218,7 +218,7 @@ class ProgramBuilder:
                     own = sum(self._bits[v] for v in own_scope)
                     parts = self._layout_group(group, gathers, place_of, fields, 0, cut=own)
                     out = np.empty(max(1, (1 << group.bits) >> 6), dtype=np.uint64)
-                    merge_constraints(self._constraints.entries, *parts, group.bits, out)
+                    merge_constraints(self._constraints.entries, *parts, group.bits, 0, 1, 1, out)
                     slices = 1 << (group.bits - own)
                     middle.append(gathers.middle)
                 free = np.empty(max(1, slices >> 6), dtype=np.uint64)
@@ -239,7 +239,7 @@ class ProgramBuilder:
         for group in _merge(at_leaf, variable, self._bits, limit - _word_bits(size)):
             parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
             out = np.empty(mask_words << group.bits, dtype=np.uint64)
-            merge_leaf_masks(self._constraints.entries, *parts, group.bits, leaf_bits, size, mask_words, out)
+            merge_constraints(self._constraints.entries, *parts, group.bits, leaf_bits, size, WORD_BITS * mask_words, out)
             base.append(end)
             masks.append(out)
             end += len(out)

@@ -25,9 +25,12 @@ def merge_constraints(
     segment_mask: Any,
     segment_place: Any,
     bits: Any,
+    leaf_bits: Any,
+    leaf_size: Any,
+    step: Any,
     out: Any,
 ) -> Any:
-    """Conjunction of packed constraints, as a bit set.
+    """Conjunction of packed constraints over a merged index and one more variable, as a bit set.
 
     Parameters
     ----------
@@ -35,40 +38,9 @@ def merge_constraints(
     segment_start : int64 (parts + 1,); segments map bits of the merged index to each part's index.
     segment_shift, segment_mask, segment_place : uint64.
     bits : of the merged index.
-    out : uint64 (max(1, 2 ** bits / 64),), overwritten.
-    """
-    out[:] = 0
-    for i in range(1 << bits):
-        permitted = True
-        for part in range(len(offsets)):
-            index = U64(0)
-            for s in range(segment_start[part], segment_start[part + 1]):
-                index |= ((U64(i) >> segment_shift[s]) & segment_mask[s]) << segment_place[s]
-            if pool[offsets[part] + np.int64(index)] == 0:
-                permitted = False
-                break
-        if permitted:
-            out[i >> 6] |= U64(1) << U64(i & 63)
-
-
-@jit
-def merge_leaf_masks(
-    pool: Any,
-    offsets: Any,
-    segment_start: Any,
-    segment_shift: Any,
-    segment_mask: Any,
-    segment_place: Any,
-    bits: Any,
-    leaf_bits: Any,
-    leaf_size: Any,
-    mask_words: Any,
-    out: Any,
-) -> Any:
-    """Conjunction of packed constraints over the eliminated variable, as sets of its permitted values.
-
-    As :func:`merge_constraints`, but the merged index is over the other variables; entry i of ``out`` is
-    ``mask_words`` words with a bit a value. In each part the eliminated variable has the lowest ``leaf_bits`` bits.
+    leaf_bits, leaf_size : the lowest bits of each part's index, and the values of the variable there; 0 and 1 for none.
+    step : bits of the bit set for each merged index.
+    out : uint64, overwritten; bit ``i * step + x`` is 1 if all parts permit the merged index i with the value x.
     """
     out[:] = 0
     for i in range(1 << bits):
@@ -82,7 +54,8 @@ def merge_leaf_masks(
                     permitted = False
                     break
             if permitted:
-                out[i * mask_words + (x >> 6)] |= U64(1) << U64(x & 63)
+                place = i * step + x
+                out[place >> 6] |= U64(1) << U64(place & 63)
 
 
 @jit
