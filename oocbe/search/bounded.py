@@ -175,7 +175,6 @@ class BoundedSolve(SubSolver):
         plain.keep = self._keep
         self.mini_buckets = MiniBucketRounds(problem, options, known)
         self._incumbents = IncumbentSearch(problem, options, known)
-        self._memory = run.memory
         self._problem, self._options = problem, options
         self._engine = engine
         self._run = run
@@ -348,7 +347,6 @@ class BoundedSolve(SubSolver):
             resumed = None
             assert scope.source is not None
             begin = working_time()
-            self._run.set_memory(self._searches.make_room(self._memory))
             winner = self._race(scope, choices, threshold, cap)
             statistics.seconds["forward"] += working_time() - begin
             if winner is not None:

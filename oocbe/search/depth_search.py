@@ -1,7 +1,6 @@
 """Depth-first search for problems in which few nodes merge and good variable orders differ between nodes.
 
-Beam search (:mod:`oocbe.search.row_search`) uses one order for all nodes and merges nodes that agree on a separator.
-If hard constraints or dense costs leave no small separator, nothing merges, and failing early matters. Each node
+If hard constraints or dense costs leave no small separator, few nodes merge, and failing early matters. Each node
 branches on the variable with the fewest values relative to the cost of its functions and to its number of conflicts
 (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic search by weighting constraints*), or on the variable
 of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning from last conflict(s) in constraint
@@ -41,7 +40,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.depth_tree import Tree, ascended, blank_node, first_bytes, laid_out, root_of
+from oocbe.search.depth_tree import Root, Tree, blank_node, first_bytes, laid_out
 from oocbe.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
 from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
 from oocbe.search.kernels.cpu.node_state import SearchNode
@@ -209,20 +208,20 @@ class DepthSearch(SubSolver):
         """Recompute the root below the incumbent if that is better; running nodes are unchanged."""
         shared = self.shared
         assert shared is not None
-        if shared.open.least < shared.upper < shared.root.ascent.threshold:
+        if shared.open.least < shared.upper < shared.root.threshold:
             self._root()
 
     def _root(self) -> None:
         """A root ascent below the incumbent, to convergence of passes over all variables."""
         known = self._known
-        ascent = ascended(self._tables, known.upper_bound)
+        root = Root(self._tables, known.upper_bound)
         if self._blank is None:
-            self._blank = blank_node(ascent, self.weights())
-        root = root_of(ascent, self._linear, self._blank)
+            self._blank = blank_node(root, self.weights())
+        root.ascend(self._linear, self._blank)
         if self.shared is None:
             self.shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
         self.shared.root = root
-        self._prove(ascent.unscale(ascent.bound), "dual ascent")
+        self._prove(root.unscale(root.bound), "dual ascent")
 
     def weights(self) -> NDArray[np.int64]:
         """Branching weight of each function: its average cost, in fixed point."""

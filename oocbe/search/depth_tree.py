@@ -7,25 +7,34 @@ Its owner searches a node of the whole problem (:mod:`oocbe.search.depth_worker`
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.row_ascent import RowAscent
-from oocbe.bounds.row_tables import ScopeTables
+from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.search.kernels.cpu.depth_first import AFTER, DEPTH, LAST, NODES, Search, restore, search_depth_first
 from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, Linear
 from oocbe.search.kernels.cpu.node_state import SearchNode, near_uses
-from oocbe.search.row_search import ascend_root
 
 PASSES, RADIUS = 4, 3
 """Ascent passes per node, and radius of the passes, in functions, around a variable that loses values. Half the passes
 take 1.5 times the nodes and 1.1 times the time, in the geometric mean of 21 problems; 6 passes take 1.2 times the
 time."""
+
+NEED_BITS = 26
+"""The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
+
+CALL_WORK = 1 << 24
+"""Maximum number of cells visited in one compiled call at the root without linear constraints: some hundredths of a
+second. Signals and limits are checked between calls."""
+
+ROOT_PASSES, LITTLE, MOST_CALLS = 10, 0.01, 40
+"""Ascent passes per call at the root; minimum progress of a call relative to the bound; maximum number of calls."""
 
 ROOT_ROUNDS = 64
 """Maximum number of root rounds, each with updates of the multipliers of linear constraints and ascent passes."""
@@ -47,16 +56,71 @@ READ_ONLY = ("near", "weight", "margin")
 """Fields of a node that no loop writes; all trees share them."""
 
 
-class Root(NamedTuple):
-    """The starting point of nodes.
+class Root:
+    """The root of search trees below one threshold; :meth:`ascend` raises its bound.
+
+    Parameters
+    ----------
+    tables : of the problem. threshold : only assignments with a value strictly below it count; finite.
 
     Attributes
     ----------
-    ascent : at the root, with its state and bound. stale : uint8 (uses,), stale uses of that state.
+    scale : of costs; its cap for a lower threshold is the cutoff below that.
+    network : the functions over two or more variables, in fixed point.
+    need : cutoff; a node whose bound reaches it is pruned. state, bound : of the root.
+    stale : uint8 (uses,), stale uses of the state.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the enclosing block came.
     """
 
-    ascent: RowAscent
-    stale: NDArray[np.uint8]
+    def __init__(self, tables: ScopeTables, threshold: int | float) -> None:
+        self.tables, self.threshold = tables, threshold
+        room = NEED_BITS if tables.is_integral else NEED_BITS + 1
+        self.scale = ScaledCosts.within(tables, tables.distance_below(threshold), np.dtype(np.int32), room)
+        self.need = self.scale.cap
+        self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
+        layout = tables.layout
+        check_deadline()
+        costs, single = self.scale.down(layout.above, layout.permitted), len(layout.value)
+        self.network = layout.network._replace(tables=costs[single:])
+        self.state = np.zeros(layout.length, dtype=np.int32)
+        self.state[layout.value] = costs[:single]
+        self.stale = np.ones(len(self.network.function), dtype=np.uint8)
+
+    def ascend(self, linear: Linear, node: SearchNode) -> None:
+        """Raise the bound by passes over all variables until progress ends, then by linear constraints, too.
+
+        node : any node of the network, overwritten.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the enclosing block came.
+        """
+        work = self.tables.pass_work
+        passes = max(1, min(ROOT_PASSES, int(CALL_WORK / max(1, work))))
+        none = linear._replace(capacity=linear.capacity[:0])
+        for _ in range(MOST_CALLS):
+            if self.bound >= self.need:
+                return
+            check_deadline()
+            before = self.bound
+            self._restore(none, node, passes, 0)
+            if self.bound - before <= LITTLE * self.bound:
+                break
+        rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, MULTIPLIER_WORK * len(linear.coefficient) + int(work))))
+        self._restore(linear, node, PASSES, rounds)
+
+    def _restore(self, linear: Linear, node: SearchNode, passes: int, rounds: int) -> None:
+        node.state[:], node.stale[:] = self.state, self.stale
+        beside = (linear, node, self.bound, self.need, passes, RADIUS, rounds)
+        self.bound = int(restore(self.network, *beside, np.zeros((0, AFTER + 1), dtype=np.int64)))
+        self.state, self.stale = node.state.copy(), node.stale.copy()
+
+    def unscale(self, bound: int) -> int | float:
+        """The least value of an assignment with this bound; the threshold if none is below it."""
+        return min(self.scale.unscale(bound), self.threshold)
 
 
 class Tree:
@@ -103,12 +167,12 @@ class Tree:
         """Make the node of a path of decisions below a root the first of the tree; returns whether assignments below it
         may cost less than ``upper``."""
         node, search, self.root = self.node, self.search, root
-        need = root.ascent.scale.cap_for(upper)
-        if root.ascent.bound >= need:
+        need = root.scale.cap_for(upper)
+        if root.bound >= need:
             return False
-        node.state[:], node.stale[:] = root.ascent.state, root.stale
-        beside = (self._linear, node, root.ascent.bound, need, PASSES, RADIUS, MOST_ROUNDS)
-        bound = int(restore(root.ascent.network, *beside, path))
+        node.state[:], node.stale[:] = root.state, root.stale
+        beside = (self._linear, node, root.bound, need, PASSES, RADIUS, MOST_ROUNDS)
+        bound = int(restore(root.network, *beside, path))
         search.bounds[0], search.mark[0] = bound, (len(path), 0, 0)
         search.trail[: len(path)] = path
         search.counts[DEPTH], search.counts[LAST] = 0, -1
@@ -127,11 +191,11 @@ class Tree:
         status, nodes : reason of the end, see :data:`~oocbe.search.kernels.cpu.depth_first.EXHAUSTED`; number of new
             nodes.
         """
-        ascent, counts = self.root.ascent, self.search.counts
+        root, counts = self.root, self.search.counts
         begin, before = working_time(), int(counts[NODES])
         most = max(1, int(seconds / self.pace))
-        beside = (ascent.scale.cap_for(upper), PASSES, RADIUS, most, most_ends, is_refuted)
-        status = int(search_depth_first(ascent.network, self._linear, self.node, self.search, *beside))
+        beside = (root.scale.cap_for(upper), PASSES, RADIUS, most, most_ends, is_refuted)
+        status = int(search_depth_first(root.network, self._linear, self.node, self.search, *beside))
         made = int(counts[NODES]) - before
         if made:
             self.pace = (working_time() - begin) / made
@@ -140,8 +204,8 @@ class Tree:
     def leaf(self) -> tuple[int | float | None, NDArray[np.int64]]:
         """Value and assignment, int64 (variables,), of a node with one remaining value for each variable; the value is
         None if the assignment is forbidden or the value is not finite."""
-        ascent = self.root.ascent
-        values = np.flatnonzero(ascent.live(self.node.state[None])) - ascent.network.value_start[:-1]
+        start = self.root.network.value_start
+        values = np.flatnonzero(self.node.state[: start[-1]] != REMOVED) - start[:-1]
         value = self._tables.evaluate(tuple(values.tolist()))
         return (value if value is not None and math.isfinite(value) else None), values
 
@@ -150,38 +214,14 @@ class Tree:
         self.node = self.node._replace(**{name: _twice(getattr(self.node, name)) for name in KEPT_ARRAYS})
 
 
-def ascended(tables: ScopeTables, threshold: int | float) -> RowAscent:
-    """An ascent at the root below a threshold, to convergence of passes over all variables.
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
-    """
-    ascent = RowAscent(tables, threshold)
-    for _ in ascend_root(ascent):
-        pass
-    return ascent
-
-
-def root_of(ascent: RowAscent, linear: Linear, node: SearchNode) -> Root:
-    """A root from an ascent, continued with linear constraints. node : any node of its network, overwritten."""
-    node.state[:], node.stale[:] = ascent.state, 1
-    work = MULTIPLIER_WORK * len(linear.coefficient) + int(ascent.tables.pass_work)
-    rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, work)))
-    beside = (linear, node, ascent.bound, ascent.need, PASSES, RADIUS, rounds)
-    ascent.bound = int(restore(ascent.network, *beside, np.zeros((0, AFTER + 1), dtype=np.int64)))
-    ascent.state = node.state.copy()
-    return Root(ascent, node.stale.copy())
-
-
-def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
+def blank_node(root: Root, weight: NDArray[np.int64]) -> SearchNode:
     """A node with empty undo arrays. weight : int64 (functions,)."""
-    network = ascent.network
+    network = root.network
     variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
     sizes = np.diff(network.value_start)
     return SearchNode(
-        near=near_uses(network, np.int32(ascent.need)),
-        state=ascent.state.copy(),
+        near=near_uses(network, np.int32(root.need)),
+        state=root.state.copy(),
         stale=np.ones(uses, dtype=np.uint8),
         left=np.ones(variables, dtype=np.int64),
         open_of=np.zeros(functions, dtype=np.int64),
@@ -189,7 +229,7 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
         weight=weight,
         reach=np.zeros(variables, dtype=np.uint8),
         failures=np.zeros(variables),
-        margin=margins(ascent),
+        margin=margins(root),
         least=np.zeros(sizes.max(initial=1), dtype=np.int32),
         share=np.zeros(sizes.max(initial=1), dtype=np.int32),
         digits=np.zeros((3, np.diff(network.function_start).max(initial=1)), dtype=np.int64),
@@ -197,7 +237,7 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
         saved_values=np.zeros(variables, dtype=np.int64),
         saved_message=np.zeros(uses, dtype=np.int64),
         saved_stale=np.zeros(uses, dtype=np.int64),
-        saved_number=np.zeros(len(ascent.tables.linear), dtype=np.int64),
+        saved_number=np.zeros(len(root.tables.linear), dtype=np.int64),
         kept=np.empty(0, dtype=np.int32),
         parts=np.empty((0, 3), dtype=np.int64),
         flips=np.empty(0, dtype=np.int64),
@@ -205,10 +245,10 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
     )
 
 
-def margins(ascent: RowAscent) -> NDArray[np.int64]:
+def margins(root: Root) -> NDArray[np.int64]:
     """The margins of substitutions of a node: costs rounded down differ from the true ones by less than one unit."""
-    tables, network = ascent.tables, ascent.network
-    is_exact = tables.is_integral and ascent.scale.bits >= 0
+    tables, network = root.tables, root.network
+    is_exact = tables.is_integral and root.scale.bits >= 0
     margin = np.zeros(len(tables.problem.sizes), dtype=np.int64) if is_exact else 1 + np.diff(network.use_start)
     arity = np.diff(network.function_start)
     margin[network.variable[arity[network.function] > 3]] = -1  # losses would take long

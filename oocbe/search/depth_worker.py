@@ -273,7 +273,7 @@ class Worker(Tree):
             self.search.wanted[:] = shared.wanted
         # The root may have changed since the node was created: only its decisions are kept.
         path = taken.path.decisions
-        if taken.low < upper and root.ascent.bound < root.ascent.scale.cap_for(upper):
+        if taken.low < upper and root.bound < root.scale.cap_for(upper):
             with shared.changed:
                 shared.restored += 1 + len(path) // 4
         self.is_at_node, self.is_refuted = taken.low < upper and self.begin(root, path, upper), False
@@ -340,7 +340,7 @@ class Worker(Tree):
         parts = np.cumprod(np.append(1.0, trail[:, AFTER] / trail[:, BEFORE])).tolist()
         decided = np.cumsum(np.append(0, trail[:, DECISION] != IS_NOT)).tolist()
         for place, length in enumerate(marks):
-            low = self.root.ascent.unscale(int(search.bounds[place]))
+            low = self.root.unscale(int(search.bounds[place]))
             if low >= self.shared.upper:
                 continue
             if place == depth:

@@ -231,18 +231,15 @@ class ReducedElimination(EliminationAttempts):
     Parameters
     ----------
     reduction : of the problem. options : of the solve. known : updated.
-    room : returns the limit of the messages, in bytes.
     """
 
-    def __init__(
-        self, reduction: Reduction, options: SolveOptions, known: SharedBounds, room: Callable[[], int]
-    ) -> None:
+    def __init__(self, reduction: Reduction, options: SolveOptions, known: SharedBounds) -> None:
         tables = reduction.tables
         is_small = tables.listed_bytes <= LISTED_SHARE * message_memory(options)
         is_possible = options.workdir is None and not tables.is_impossible and is_small
         fixed = (MIN_SUM, options, known, self._publish)
         super().__init__(tables.as_problem, *fixed, is_possible=is_possible)
-        self._reduction, self._room = reduction, room
+        self._reduction = reduction
         self._winner: RaceWinner | None = None
 
     def report(self, statistics: Statistics) -> None:
@@ -258,7 +255,8 @@ class ReducedElimination(EliminationAttempts):
 
     def _publish(self, choices: list[OrderChoice], deadline: Deadline) -> None:
         """Eliminate along the best order if all messages fit in memory, and publish the optimum."""
-        known, options, memory = self._known, self._options, self._room()
+        known, options = self._known, self._options
+        memory = message_memory(options)
         choice = choices[0]
         if sum(choice.predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
             return  # the estimate does not cover messages on disk

@@ -25,7 +25,7 @@ from oocbe.kernels.cpu.threads import threads_at_hand
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.depth_tree import Root, Tree, ascended, blank_node, first_bytes, kept_bytes, root_of
+from oocbe.search.depth_tree import Root, Tree, blank_node, first_bytes, kept_bytes
 from oocbe.search.depth_worker import BESIDE_SECONDS, Shared
 from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, IS, LEAF, NODES, PAUSED, VALUE, VARIABLE
 from oocbe.search.kernels.cpu.node_state import SearchNode
@@ -109,11 +109,12 @@ class Neighbourhoods(SubSolver):
         threshold = shared.upper + max(shared.upper - lower, 0)
         threshold = threshold if math.isfinite(threshold) else shared.upper
         root = self._root
-        if root is None or threshold - lower < NARROWER * (root.ascent.threshold - lower):
-            ascent = ascended(shared.tables, threshold)
+        if root is None or threshold - lower < NARROWER * (root.threshold - lower):
+            root = Root(shared.tables, threshold)
             if self._blank is None:
-                self._blank = blank_node(ascent, self._main.weights())
-            root = self._root = root_of(ascent, shared.linear, self._blank)
+                self._blank = blank_node(root, self._main.weights())
+            root.ascend(shared.linear, self._blank)
+            self._root = root
         assert self._blank is not None
         searches = self._searches
         while len(searches) < threads and shared.take_room(first_bytes(self._blank)):
@@ -175,7 +176,7 @@ class Neighbourhood(Tree):
         if self._is_shaken:
             free = self._near(int(self._random.integers(max(1, int(LEAST_SHAKEN * count)), count + 1)), math.inf)
             self.search.wanted[:] = self._random.integers(np.array(shared.tables.problem.sizes))
-            self._upper = self.next_root.ascent.threshold
+            self._upper = self.next_root.threshold
         else:
             free = self._near(count, self._bits)
         fixed = np.flatnonzero(~free & (self._values >= 0))
@@ -191,7 +192,7 @@ class Neighbourhood(Tree):
     def _near(self, most: int, bits: float) -> NDArray[np.bool_]:
         """Bool (variables,), a random connected set: at most ``most`` variables, with a total domain size of ``bits``
         bits."""
-        network, count = self.root.ascent.network, len(self._bits_of)
+        network, count = self.root.network, len(self._bits_of)
         free = np.zeros(count, dtype=bool)
         if bits == math.inf and most > count // 2:  # adjacency does not matter
             free[self._random.permutation(count)[:most]] = True

@@ -39,7 +39,6 @@ class Parameters:
         most the time elapsed. It then gets this much time before it counts, as estimates are wrong at times.
     behind, behind_factor : factor of the weights of the searches if other solvers have closed more than ``behind`` of
         the gap between the searches' own lower bound and the incumbent.
-    hopeless_factor : factor of the weight of a solver whose bounds are too weak for a proof; the verdict may be wrong.
     idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
         last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
         depth-first search often proves the optimum at once after a long time without progress.
@@ -56,7 +55,6 @@ class Parameters:
     soon_seconds: float = 8.0
     behind: float = 0.5
     behind_factor: float = 0.125
-    hopeless_factor: float = 0.125
     idle_seconds: float = 4.0
     idle_share: float = 0.5
     idle_factor: float = 0.5
@@ -94,17 +92,15 @@ class Terms:
 
 
 HEAD_START = 0.25
-"""Seconds of depth-first search before the first beam pass. Depth-first search closes cliques, colourings, warehouses
-and satisfiability in 0.1 to 0.5 s; beam search takes three to nine times as long or does not close them."""
+"""Seconds of depth-first search before all other solvers. It closes cliques, colourings, warehouses and satisfiability
+in 0.1 to 0.5 s."""
 
-FIRST_SECONDS, DEPTH_ALONE_SECONDS = 2.0, 0.5
-"""Virtual time, in seconds, at which bounds join the searches, and at which they join depth-first search if there is
-no beam search, or a hopeless one."""
+FIRST_SECONDS, LINEAR_FIRST_SECONDS = 2.0, 0.5
+"""Virtual time, in seconds, at which bounds join the searches, and at which they join a depth-first search with linear
+constraints, which has no other solver beside it."""
 
 TERMS = {
-    # Its estimates are more reliable than those of beam search, hence the larger factor.
     "depth": Terms(soon=4.0),
-    "beam": Terms(after=HEAD_START, soon=2.0),
     # They improve the incumbent of a long depth-first search long before it does itself.
     "neighbourhoods": Terms(share=0.25, after=1.0, finding=16.0),
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
@@ -113,7 +109,7 @@ TERMS = {
     "reduced": Terms(after=HEAD_START),
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
-    # Beam and depth-first searches soon find better assignments than local search.
+    # Depth-first search soon finds better assignments than local search.
     "incumbents": Terms(share=0.25, after=FIRST_SECONDS, waits_for="bounds"),
     # About a fifth of the time: their bounds are better on dense networks of costs only.
     "mini-buckets": Terms(share=0.75, after=FIRST_SECONDS, waits_for="bounds"),
@@ -176,8 +172,7 @@ class Portfolio:
         Parameters
         ----------
         is_done : whether to stop earlier.
-        most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon. Once
-            a solver is hopeless, a limited run ends for all but those near their end.
+        most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon.
 
         Raises
         ------
@@ -211,20 +206,12 @@ class Portfolio:
         solver = member.solver
         if member.terms.after >= most:
             return False
-        if most < math.inf and self._is_any_hopeless:
-            return self._is_near(member)
         is_within = solver.seconds + solver.cost < most + (more if self._is_soon(member) else 0.0)
         return is_within or self._is_near(member)
-
-    @property
-    def _is_any_hopeless(self) -> bool:
-        return any(member.solver.is_hopeless for member in self.members.values())
 
     def _virtual(self, member: Member) -> float:
         """Virtual time of a solver after its next step."""
         solver, after = member.solver, member.terms.after
-        if self._is_any_hopeless:
-            after = min(after, DEPTH_ALONE_SECONDS)
         spent = solver.seconds + solver.cost
         if self._is_soon(member):
             spent -= self._parameters.soon_seconds
@@ -255,8 +242,6 @@ class Portfolio:
         lower = self._known.lower
         if terms.leading > 1.0 and solver.lower is not None and lower is not None and solver.lower >= lower:
             return weight * terms.leading
-        if solver.is_hopeless:
-            weight *= parameters.hopeless_factor
         if solver.lower is not None and self._is_behind:
             weight *= parameters.behind_factor
         idle = solver.seconds - member.progress_at

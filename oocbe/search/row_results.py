@@ -46,7 +46,7 @@ def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:
-    """Forecast of the first searches of a min-sum problem, from a sample of rows; empty if a solve would make none."""
+    """Forecast of the first searches of a min-sum problem, from a sample; empty if a solve would make none."""
     known = SharedBounds(problem, options.gap, lambda *_: None)
     rows = Searches(problem, options, known, Deadline())
     rows.load()
@@ -59,12 +59,14 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
         raise
     except TimeLimitError:
         if not rows.seconds:
-            return f"rows with bounds of their own (a sample of them takes more than {most:.3g} s)"
+            return f"depth-first search (a sample of it takes more than {most:.3g} s)"
     if not rows.seconds:
         return ""
     if known.is_closed:
-        return f"rows with bounds of their own, which end it (a sample did, in {rows.seconds:.2g} s)"
-    return f"rows with bounds of their own ({rows.forecast_summary or 'a sample did not come to any'})"
+        return f"depth-first search, which ends it (a sample did, in {rows.seconds:.2g} s)"
+    if rows.expected < math.inf:
+        return f"depth-first search ({rows.expected:.2g} s expected)"
+    return f"depth-first search (a sample of {rows.seconds:.2g} s did not show how long it takes)"
 
 
 def opening_result(problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds) -> Result | None:
@@ -78,7 +80,7 @@ def opening_result(problem: Problem, rows: Searches, options: SolveOptions, know
     ------
     TimeLimitError : the deadline came.
     """
-    rows.load(is_opening=True)
+    rows.load()
     rows.open()
     return _closed_result(problem, rows, options, known, 0.0)
 
@@ -95,7 +97,7 @@ def result_by_rows(
 
     Parameters
     ----------
-    problem : the original one. rows : of the problem in min-sum; without a result, they hold no memory afterwards.
+    problem : the original one. rows : of the problem in min-sum.
     choice : the order of elimination. known : bounds in min-sum, updated.
     order_seconds : time of the order search.
     """
@@ -106,7 +108,6 @@ def result_by_rows(
     rows.load()
     with suppress(TimeLimitError):
         rows.first(EASY_SECONDS, 0.0 if is_foreseen else PAYS_SECONDS)
-    rows.make_room(0)
     return _closed_result(problem, rows, options, known, order_seconds)
 
 

@@ -1,21 +1,21 @@
 """Searches over partial assignments of one problem, and its portfolio of solvers.
 
-Beam search (:mod:`oocbe.search.row_search`) merges nodes; depth-first search (:mod:`oocbe.search.depth_search`) orders
-the variables anew in each node, and closes easy problems sooner. Subproblems are solved for the lower bound
-(:mod:`oocbe.search.subproblems`), neighbourhoods for the incumbent (:mod:`oocbe.search.neighbourhoods`). What reduction
-leaves is eliminated (:mod:`oocbe.search.elimination_attempts`). :mod:`oocbe.search.portfolio` gives them time, beside
-bounds and elimination.
+Depth-first search (:mod:`oocbe.search.depth_search`) orders the variables anew in each node. Subproblems are solved for
+the lower bound (:mod:`oocbe.search.subproblems`), neighbourhoods for the incumbent
+(:mod:`oocbe.search.neighbourhoods`). What reduction leaves is eliminated (:mod:`oocbe.search.elimination_attempts`).
+:mod:`oocbe.search.portfolio` gives them time, beside bounds and elimination.
 
-Beam search does not support linear constraints over many variables: such problems get depth-first search only. Packing
-problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first search. If a
-packing problem is a graph of values, a search for stable sets replaces both searches and runs briefly before
-everything else (:mod:`oocbe.search.stable_set_search`).
+Problems with linear constraints over many variables get no subproblems and no elimination of what reduction leaves.
+Packing problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first
+search. If a packing problem is a graph of values, a search for stable sets replaces depth-first search and runs briefly
+before everything else (:mod:`oocbe.search.stable_set_search`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,13 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.portfolio import DEPTH_ALONE_SECONDS, FIRST_SECONDS, HEAD_START, TERMS, Portfolio
+from oocbe.search.portfolio import FIRST_SECONDS, HEAD_START, LINEAR_FIRST_SECONDS, TERMS, Portfolio
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
     from oocbe.bounds.row_tables import ScopeTables
-    from oocbe.search.row_search import RowSearch
     from oocbe.search.stable_set_search import ValueGraph
 
 WORK_SHARE = 0.5
@@ -40,10 +39,7 @@ have returned freed memory."""
 DEPTH_MEMORY = 0.25
 """Share of the searches' memory for the states of depth-first search; subproblems get half of it."""
 
-HELD_SHARE = 0.125
-"""Share of the message memory that a beam pass may hold when messages are computed. A larger pass is dropped."""
-
-SEARCHES = ("beam", "depth", "neighbourhoods", "subproblems")
+SEARCHES = ("depth", "neighbourhoods", "subproblems")
 """Names of the searches in the portfolio, in the order of the summary."""
 
 
@@ -74,7 +70,6 @@ class Searches:
         self.form = RowProblem(problem, reduction)
         self.portfolio = Portfolio(known, deadline)
         self.order_seconds = 0.0
-        self._beam: RowSearch | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
         self._is_laid_out = False
 
@@ -84,19 +79,8 @@ class Searches:
         members = self.portfolio.members
         return sum(members[name].solver.seconds for name in (*SEARCHES, "reduced") if name in members)
 
-    def make_room(self, memory: int) -> int:
-        """Bytes of ``memory`` available to messages beside the beam; a beam pass that holds too much is dropped."""
-        if self._beam is None:
-            return memory
-        if self._beam.walk_bytes > HELD_SHARE * memory:
-            self._beam.give_up_walk()
-        return memory - self._beam.walk_bytes
-
-    def load(self, is_opening: bool = False) -> None:
-        """Lay out the tables and load the compiled loops, outside the measured time.
-
-        is_opening : skip the loops of beam search, which are not needed yet.
-        """
+    def load(self) -> None:
+        """Lay out the tables and load the compiled loops, outside the measured time."""
         if not self._is_open:
             return
         if self.form.graph is not None:
@@ -104,12 +88,9 @@ class Searches:
 
             stable_set_search.load_loops()
         elif self.form.goes_first and self.form.is_laid_out:
-            from oocbe.bounds.row_ascent import load_loops
             from oocbe.search import depth_search
 
             depth_search.load_loops()
-            if not is_opening:
-                load_loops()
 
     def open(self) -> None:
         """Run depth-first search briefly, longer while it is expected to end soon, at most until the requested gap.
@@ -166,7 +147,7 @@ class Searches:
         """Virtual time of the searches before the first bound, in seconds."""
         if self.waits_for_bounds or not self.portfolio.members:
             return 0.0
-        return DEPTH_ALONE_SECONDS if self._beam is None else FIRST_SECONDS
+        return FIRST_SECONDS if "reduced" in self.portfolio.members else LINEAR_FIRST_SECONDS
 
     def _add_searches(self) -> None:
         known, options, add = self._known, self._options, self.portfolio.add
@@ -183,7 +164,6 @@ class Searches:
         from oocbe.search.depth_search import DepthSearch
         from oocbe.search.elimination_attempts import ReducedElimination
         from oocbe.search.neighbourhoods import Neighbourhoods
-        from oocbe.search.row_search import RowSearch
         from oocbe.search.subproblems import SubproblemSearch
 
         memory = int(WORK_SHARE * message_memory(options))
@@ -191,10 +171,7 @@ class Searches:
         add("depth", depth)
         add("neighbourhoods", Neighbourhoods(depth, known))
         if not self.form.is_packing and not reduction.tables.linear:
-            self._beam = RowSearch(reduction, known, memory, options.backend)
-            room = partial(self.make_room, message_memory(options))
-            add("reduced", ReducedElimination(reduction, options, known, room))
-            add("beam", self._beam)
+            add("reduced", ReducedElimination(reduction, options, known))
             add("subproblems", SubproblemSearch(reduction.tables, known, int(DEPTH_MEMORY / 2 * memory)))
 
     def report(self, statistics: Statistics) -> None:
@@ -212,22 +189,10 @@ class Searches:
         return "; ".join(solver.summary for solver in solvers if solver.nodes)
 
     @property
-    def forecast_summary(self) -> str:
-        """Forecast from the beam passes so far."""
-        search = self._beam
-        if search is None or not search.nodes:
-            return ""
-        shown = (
-            f"of {search.nodes:,} tried {search.ruled_out / search.nodes:.0%} were ruled out by them, "
-            f"{1e6 * search.walking / search.nodes:.0f} µs a row"
-        )
-        if search.is_hopeless:
-            return f"{shown}, too few for what is left: what follows comes at once"
-        if search.foreseen is None:
-            return shown
-        return (
-            f"{shown}, {search.foreseen:.2g} s expected for all, a tenth of it or less once good assignments are known"
-        )
+    def expected(self) -> float:
+        """Estimated total seconds of the depth-first search; infinite if it has none yet."""
+        depth = self.portfolio.members.get("depth")
+        return math.inf if depth is None else depth.solver.expected
 
 
 DENSE = 0.15
@@ -288,7 +253,7 @@ class RowProblem:
 
     @cached_property
     def is_packing(self) -> bool:
-        """Whether linear programming bounds serve better than beam passes."""
+        """Whether linear programming bounds serve better than a search."""
         from oocbe.elimination.preparation.packing import is_packing
 
         return self.is_supply or (is_packing(self.problem) and not _is_dense(self.problem))

@@ -38,12 +38,11 @@ class SubSolver(ABC):
     lower : lower bound proven by this solver alone, or None. nodes : number of nodes (rows) created.
     steps, raised, found : number of calls of :meth:`work`, of those that raised the lower bound, and of those that
         found a better assignment. closed : by how much they reduced the distance between both.
-    is_hopeless : whether its bounds are too weak for a proof.
     is_coarse : whether a step takes up the time that it is given; one step is then a call of :meth:`work`.
     """
 
     nodes: int = 0
-    is_hopeless = is_coarse = False
+    is_coarse = False
 
     def __init__(self, known: SharedBounds) -> None:
         self._known = known

@@ -10,7 +10,6 @@ import pytest
 
 from oocbe.bounds import clique_variables
 from oocbe.bounds.clique_variables import with_clique_variables
-from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
@@ -19,10 +18,11 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_worker
 from oocbe.search.depth_search import DepthSearch
+from oocbe.search.depth_tree import Root, laid_out
 from oocbe.search.kernels.cpu.node_state import MEMBER, TABLE, TIE, TIED_VALUE, near_uses
-from oocbe.search.row_search import ascend_root
 from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import optimum
+from tests.helpers.depth_searches import blank
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values
 
@@ -121,10 +121,9 @@ def assignment_problem(count: int, seed: int) -> Problem:
 
 
 def root(reduction: Reduction, above: int) -> float:
-    ascent = RowAscent(reduction.tables, above)
-    for _ in ascend_root(ascent):
-        pass
-    return ascent.unscale(ascent.bound)
+    found = Root(reduction.tables, above)
+    found.ascend(laid_out(reduction.tables), blank(found))
+    return found.unscale(found.bound)
 
 
 def test_the_bound_of_a_permutation_is_near_its_optimum():
@@ -146,15 +145,15 @@ def test_functions_of_cliques_are_ties_and_differences_are_not():
     plain = whole(assignment_problem(4, 1))
     found = with_clique_variables(plain)
     for reduction, is_tied in ((plain, False), (found, True)):
-        ascent = RowAscent(reduction.tables, reduction.tables.least + 200)
-        network = ascent.network
-        near = near_uses(network, np.int32(ascent.need))
+        start = Root(reduction.tables, reduction.tables.least + 200)
+        network = start.network
+        near = near_uses(network, np.int32(start.need))
         assert (near[:, TIE] > 0).all() == is_tied == (near[:, TIE] > 0).any()
         for i in np.flatnonzero(near[:, TIE] == MEMBER).tolist():
             table = network.tables[near[i, TABLE] :][:16].reshape(4, 4)
             others = np.delete(table, near[i, TIED_VALUE], axis=0)
             assert (others == others[0]).all()
-            assert (table[near[i, TIED_VALUE]] == ascent.need - others[0]).all()
+            assert (table[near[i, TIED_VALUE]] == start.need - others[0]).all()
 
 
 def test_names_of_the_problem_are_not_taken():

@@ -160,7 +160,7 @@ def test_listed_loops_are_there_and_have_the_listed_parameters():
         ("{'oocbe.kernels.cpu.gone': {'f': ['int64']}}", "{}", ImportError),
         ("{'oocbe.kernels.cpu.pairs.ascent': {'gone': ['int64']}}", "{}", AttributeError),
         ("{'oocbe.kernels.cpu.pairs.ascent': {'ascent': ['int64, int64, int64, int64']}}", "{}", AttributeError),
-        ("{}", "{'Level1': \"named('oocbe.bounds.kernels.cpu.row_ascent:Level', int64)\"}", AttributeError),
+        ("{}", "{'Level1': \"named('oocbe.kernels.cpu.projection:Level', int64)\"}", AttributeError),
     ],
 )
 def test_entries_without_a_function_or_type_are_broken(loops, types, error, tmp_path, monkeypatch):

@@ -276,7 +276,7 @@ def test_a_plan_leaves_long_preparations_out(monkeypatch, tune):
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 300
     tune(outlook_parts=1)
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 301
-    assert plan.bounds.startswith("first rows with bounds of their own (a sample of them takes more than 0 s)")
+    assert plan.bounds.startswith("first depth-first search (a sample of it takes more than 0 s)")
 
 
 @pytest.mark.parametrize("task", ["count", "logz", "marginals", "kbest", "count-optimal", "min-marginals"])

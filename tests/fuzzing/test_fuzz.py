@@ -142,10 +142,10 @@ def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
 
 
 def test_bounds_that_are_too_high_are_caught(monkeypatch):
-    from oocbe.bounds.row_ascent import RowAscent
     from oocbe.elimination.row_pruning.row_bounds import BoundSource
+    from oocbe.search.depth_tree import Root
 
-    real, real_costs = BoundSource.for_message, RowAscent.unscale
+    real, real_costs = BoundSource.for_message, Root.unscale
 
     def wrong(self, *given):
         bound = real(self, *given)
@@ -154,7 +154,7 @@ def test_bounds_that_are_too_high_are_caught(monkeypatch):
     monkeypatch.setattr(BoundSource, "for_message", wrong)
     assert is_caught("bounds", lambda found: any(what.endswith(": a row's bound") for what in found))
     monkeypatch.setattr(BoundSource, "for_message", real)
-    monkeypatch.setattr(RowAscent, "unscale", lambda self, bound: real_costs(self, bound) + 1)
+    monkeypatch.setattr(Root, "unscale", lambda self, bound: real_costs(self, bound) + 1)
     assert is_caught("bounds", lambda found: "a row's own bound" in found)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from oocbe.bounds.row_reduction import Reduction, reduced
@@ -12,6 +14,10 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_search import DepthSearch
+from oocbe.search.depth_tree import Root, blank_node, laid_out
+from oocbe.search.kernels.cpu.depth_first import AFTER, DECISION, IS, VALUE, VARIABLE, restore
+from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS
+from oocbe.search.kernels.cpu.node_state import SearchNode
 from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import optimum
 
@@ -23,6 +29,29 @@ def whole(problem: Problem) -> Reduction:
     tables = ScopeTables.of(problem)
     assert tables is not None
     return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
+
+
+def blank(root: Root) -> SearchNode:
+    """A node that removes no dominated values, which would leave one of several best completions."""
+    functions = len(root.network.function_start) - 1
+    made = blank_node(root, np.zeros(functions, dtype=np.int64))
+    return made._replace(margin=np.full_like(made.margin, -1))
+
+
+def node_bounds(
+    root: Root, variables: Sequence[int], rows: np.ndarray, passes: int, radius: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """State and bound of the node of each row of values of some variables."""
+    linear, node = laid_out(root.tables), blank(root)
+    states, bounds = np.empty((len(rows), len(root.state)), dtype=np.int32), np.empty(len(rows), dtype=np.int64)
+    for number, row in enumerate(rows):
+        path = np.zeros((len(row), AFTER + 1), dtype=np.int64)
+        path[:, VARIABLE], path[:, VALUE], path[:, DECISION] = variables, row, IS
+        node.state[:], node.stale[:] = root.state, root.stale
+        beside = (linear, node, root.bound, root.need, passes, radius, MOST_ROUNDS)
+        bounds[number] = restore(root.network, *beside, path)
+        states[number] = node.state
+    return states, bounds
 
 
 def begun(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[SharedBounds, DepthSearch]:

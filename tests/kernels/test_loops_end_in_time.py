@@ -61,7 +61,6 @@ DECISION = "the clauses of one decision or conflict; count_models, which calls i
 
 COMPONENT = "one pass over the variables and clauses of a component; count_models looks at the flag between two"
 
-OUTER_ROWS = "rows of one call, as many as its caller lets it have by the work that each takes"
 
 LOOPS = {
     "ascent.ascent": A_CHUNK,
@@ -155,6 +154,7 @@ LOOPS = {
     "depth_first.restore": NODE,
     "dominance.mark_dominated": FLAG,
     "dominance._is_below": A_ROW,
+    "dual_ascent._scratch": "one pass over variables and functions",
     "dual_ascent.sweep": FLAG,
     "dual_ascent.least_of_values": A_TABLE,
     "dual_ascent.least_of_functions": "one pass over the cells of all functions, of which there are at most 2^24",
@@ -234,14 +234,6 @@ LOOPS = {
     "projection.project_pair": WITHIN_PIECE,
     "projection.project_triple": WITHIN_PIECE,
     "projection.project_table": WITHIN_PIECE,
-    "row_ascent._remove": WITHIN_PIECE,
-    "row_ascent._collect": WITHIN_PIECE,
-    "row_ascent._hand_on": WITHIN_PIECE,
-    "row_ascent._ascend": WITHIN_PIECE,
-    "row_ascent._assign": WITHIN_PIECE,
-    "row_ascent.scratch": "one pass over variables and functions",
-    "row_ascent.bound_rows": OUTER_ROWS,
-    "row_ascent.count_left": "one pass over the values in the states of the rows of a beam, which memory limits",
     "sampling.draw_rows": ONE_PASS + ", and a binary search a sample",
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,

@@ -12,7 +12,6 @@ import pytest
 
 import oocbe
 from oocbe.bounds import row_tables
-from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds
@@ -26,6 +25,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_tree, depth_worker, searches
 from oocbe.search.depth_search import DepthSearch
+from oocbe.search.depth_tree import Root
 from oocbe.search.depth_worker import Worker
 from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.kernels.cpu.depth_first import (
@@ -40,10 +40,8 @@ from oocbe.search.kernels.cpu.depth_first import (
     MOST_TRIED,
     UP_TO,
 )
-from oocbe.search.row_search import RowSearch
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Progress
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
@@ -132,10 +130,10 @@ def test_what_is_needed_below_a_lower_threshold(make):
     for seed in range(examples(50)):
         tables = ScopeTables.of(make(seed))
         least, step = tables.least, 1 if tables.is_integral else 0.37
-        ascent = RowAscent(tables, least + 9 * step)
-        needs = [ascent.scale.cap_for(least + n * step) for n in range(10)]
+        root = Root(tables, least + 9 * step)
+        needs = [root.scale.cap_for(least + n * step) for n in range(10)]
         assert needs == sorted(needs)
-        assert needs[9] == ascent.need
+        assert needs[9] == root.need
 
 
 def network(seed: int, arity: int) -> Problem:
@@ -181,7 +179,7 @@ def test_dominated_values_are_removed_at_nodes(weights, monkeypatch):
         for removes in nodes:
             with monkeypatch.context() as context:
                 if not removes:
-                    context.setattr(depth_tree, "margins", lambda ascent: np.full(40, -1))
+                    context.setattr(depth_tree, "margins", lambda root: np.full(40, -1))
                 known = SharedBounds(problem, NO_GAP, lambda *_: None)
                 made = DepthSearch(whole(problem), known, 1 << 30)
                 made.work(math.inf, Deadline())
@@ -202,7 +200,7 @@ def test_no_substitution_where_the_consumption_may_rise(monkeypatch):
     problem = Problem(variables, (*costs, cubes), linear_constraints=(capacity,))
     tables = ScopeTables.of(problem, keeps_linear=True)
     assert len(tables.linear) == 1
-    margin = depth_tree.margins(RowAscent(tables, 40))
+    margin = depth_tree.margins(Root(tables, 40))
     assert margin.tolist() == [-1] * 6 + [2, 2]  # costs of two functions, rounded down
 
 
@@ -281,7 +279,7 @@ def left_of_functions(network, state):
 def check_node(made):
     """What follows from the state of the node at work, and what it costs in all."""
     worker = made._workers[0]
-    root, node, search = made.shared.root.ascent, worker.node, worker.search
+    root, node, search = made.shared.root, worker.node, worker.search
     network = root.network
     state = node.state
     values = state[: network.value_start[-1]]
@@ -307,7 +305,7 @@ def check_node(made):
         assert table[live].min() >= 0
         cost += int(table[tuple(assignment[scope])])
     assert node.tied.tolist() == tied.tolist()
-    fresh = RowAscent(made._tables, root.threshold)
+    fresh = Root(made._tables, root.threshold)
     expected = sum(int(fresh.state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
     for uses, table, _ in left_of_functions(network, np.zeros_like(state)):
         expected += int(table[tuple(assignment[network.variable[list(uses)]])])
@@ -330,7 +328,7 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
                 check_node(made)
                 nodes += 1
-                gone += int((made.shared.root.ascent.state == REMOVED).sum())
+                gone += int((made.shared.root.state == REMOVED).sum())
     assert nodes > 20
     assert gone > 20
 
@@ -351,12 +349,7 @@ def test_the_deadline_ends_it():
         made.work(math.inf, Deadline(0.0))
 
 
-def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
-    def walk(made, seconds, deadline):
-        made.seconds += seconds
-        return Progress(seconds, False)
-
-    monkeypatch.setattr(RowSearch, "work", walk)
+def test_it_ends_a_solve_by_itself(monkeypatch):
     monkeypatch.setattr(ReducedElimination, "is_available", False)
     problem = parity_checks(12, 8, 1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)

@@ -123,7 +123,7 @@ def test_variables_that_are_not_free_keep_their_values_and_sizes_grow(monkeypatc
         bits = free * math.log2(4)
         if one._is_shaken:
             shaken.append(free)
-            assert upper == root.ascent.threshold
+            assert upper == root.threshold
         else:
             sizes.append(bits)
             assert one._bits <= bits < one._bits + math.log2(4) or free >= 15  # nearly all
@@ -179,7 +179,7 @@ def test_values_beyond_floating_point_are_no_thresholds():
     known, made = with_an_assignment(random_network(8, 3, 0.5, tightness=0.0, seed=4))
     made.shared.upper, known.lower = 1.7e308, -1.7e308
     one = one_beside(made)
-    assert one.next_root.ascent.threshold == 1.7e308
+    assert one.next_root.threshold == 1.7e308
 
 
 def test_a_deadline_ends_them():

@@ -13,7 +13,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.portfolio import DEPTH_ALONE_SECONDS, PARAMETERS, Parameters, Portfolio, Terms
+from oocbe.search.portfolio import PARAMETERS, Parameters, Portfolio, Terms
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Progress, SubSolver
 from tests.helpers.fake_clock import Clock
@@ -176,14 +176,6 @@ def test_searches_behind_the_bounds_of_others_get_less():
     assert part == pytest.approx(1 / (1 + 2 * PARAMETERS.behind_factor), rel=0.1)
 
 
-def test_a_solver_without_hope_gets_less():
-    setting = Setting()
-    setting.add("one")
-    setting.add("hopeless", is_hopeless=True)
-    setting.run(4.0)
-    assert setting.log.count("hopeless") < setting.log.count("one") / 4
-
-
 def test_coarse_steps_may_take_as_long_as_those_before():
     setting = Setting()
     setting.add("search")
@@ -258,17 +250,6 @@ def test_limits_of_each_solver():
     assert one.seconds == pytest.approx(0.5, abs=PARAMETERS.slice_seconds)
     assert soon.seconds == pytest.approx(2.5, abs=PARAMETERS.slice_seconds)
     assert late.seconds == 0
-
-
-def test_a_hopeless_solver_ends_a_limited_run_and_admits_others_earlier():
-    setting = Setting()
-    one = setting.add("one")
-    late = setting.add("late", Terms(after=2.0))
-    setting.add("hopeless", is_hopeless=True)
-    setting.run(most=1.0)
-    assert setting.log == []
-    setting.run(10.0, is_done=lambda: late.seconds > 0)
-    assert one.seconds == pytest.approx(DEPTH_ALONE_SECONDS, abs=2 * PARAMETERS.slice_seconds)
 
 
 def test_it_ends_with_its_solvers_or_by_request():

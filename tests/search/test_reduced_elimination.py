@@ -16,7 +16,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned, tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import portfolio, searches
+from oocbe.search import elimination_attempts, portfolio, searches
 from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.portfolio import Terms
 from oocbe.search.searches import Searches
@@ -26,19 +26,16 @@ from tests.helpers.bound_problems import anything, costly_photographs, hidden_so
 from tests.helpers.effort import examples
 
 OPTIONS = SolveOptions()
-ROOM = 1 << 30
 
 
 def knowledge_of(problem: Problem) -> SharedBounds:
     return SharedBounds(problem, OPTIONS.gap, lambda *_: None)
 
 
-def elimination_of(
-    problem: Problem, options: SolveOptions = OPTIONS, room: int = ROOM
-) -> tuple[SharedBounds, ReducedElimination]:
+def elimination_of(problem: Problem, options: SolveOptions = OPTIONS) -> tuple[SharedBounds, ReducedElimination]:
     tables, known = ScopeTables.of(problem), knowledge_of(problem)
     assert tables is not None
-    return known, ReducedElimination(reduced(tables), options, known, lambda: room)
+    return known, ReducedElimination(reduced(tables), options, known)
 
 
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
@@ -86,10 +83,11 @@ def test_what_is_out_of_reach_is_forgotten(monkeypatch):
     assert known.lower is None
 
 
-def test_what_cannot_be_held_or_kept_is_not_tried(tmp_path):
+def test_what_cannot_be_held_or_kept_is_not_tried(tmp_path, monkeypatch):
     problem = pedigree_like(30, 4)
     assert elimination_of(problem, SolveOptions(workdir=tmp_path))[1].is_over
-    known, elimination = elimination_of(problem, room=1)
+    known, elimination = elimination_of(problem)
+    monkeypatch.setattr(elimination_attempts, "message_memory", lambda options: 1)
     elimination.work(math.inf, Deadline())
     assert known.lower is None and elimination.is_over
 

@@ -74,12 +74,31 @@ def check_walk(
 
     values : of feasible assignments, in 1 / unit.
     """
-    from oocbe.bounds.row_ascent import RowAscent
+    from oocbe.kernels.cpu.projection import REMOVED
+    from oocbe.search.depth_tree import Root, blank_node, laid_out
+    from oocbe.search.kernels.cpu.depth_first import AFTER, DECISION, IS, VALUE, VARIABLE, restore
+    from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS
 
     random = Random(f"{case['chance']} {len(values)}")
-    ascent, limit = RowAscent(tables, threshold), counted(threshold, unit)
-    ascent.ascend(ascent.level(order), random.randint(0, 3))
-    first = ascent.network.value_start.tolist()
+    root, limit, linear = Root(tables, threshold), counted(threshold, unit), laid_out(tables)
+    # Without dominated values, whose removal leaves one of several best completions.
+    node = blank_node(root, np.zeros(len(root.network.function_start) - 1, dtype=np.int64))
+    node = node._replace(margin=np.full_like(node.margin, -1))
+    if random.randint(0, 1):
+        root.ascend(linear, node)
+    first = root.network.value_start.tolist()
+
+    def bounded(rows: list[Row], assigned: Sequence[int]) -> tuple[Any, list[int]]:
+        """State and bound of the node of each row."""
+        states, bounds = [], []
+        for row in rows:
+            path = np.zeros((len(row), AFTER + 1), dtype=np.int64)
+            path[:, VARIABLE], path[:, VALUE], path[:, DECISION] = assigned, row, IS
+            node.state[:], node.stale[:] = root.state, root.stale
+            work = (root.need, random.randint(0, 4), random.randint(1, 3), MOST_ROUNDS)
+            bounds.append(int(restore(root.network, linear, node, root.bound, *work, path)))
+            states.append(node.state.copy())
+        return np.array(states), bounds
 
     def best_of(variables: Sequence[int]) -> dict[Row, int]:
         found: dict[Row, int] = {}
@@ -88,15 +107,15 @@ def check_walk(
             found[key] = min(found.get(key, value), value)
         return found
 
-    def check(states: Any, bounds: Any, rows: list[Row], assigned: Sequence[int]) -> None:
-        best, live = best_of(assigned), ascent.live(states)
+    def check(states: Any, bounds: list[int], rows: list[Row], assigned: Sequence[int]) -> None:
+        best, live = best_of(assigned), states[:, : first[-1]] != REMOVED
         more: dict[int, dict[Row, int]] = {}  # of variables that have lost a value: there may be a hundred others
-        for row, bound, own in zip(rows, bounds.tolist(), live, strict=True):
+        for row, bound, own in zip(rows, bounds, live, strict=True):
             value = best.get(row)
             if value is None or value >= limit:
                 continue
-            tally.holds("a row ruled out", bound < ascent.need, value / unit, f"{row} of {assigned}")
-            claimed = ascent.unscale(bound)
+            tally.holds("a row ruled out", bound < root.need, value / unit, f"{row} of {assigned}")
+            claimed = root.unscale(bound)
             tally.holds("a row's own bound", counted(claimed, unit) <= value, value / unit, f"{claimed} of {row}")
             kept = all(own[first[v] + place] for v, place in zip(assigned, row, strict=True))
             tally.holds("a row's own values", kept, row, assigned)
@@ -108,17 +127,14 @@ def check_walk(
                     is_right = lost is None or lost >= limit
                     tally.holds("a value removed", is_right, f"{lost} at {row} of {assigned}", f"{v}={place}")
 
-    states, bounds, rows = ascent.state[None], np.array([ascent.bound]), [()]
-    check(states, bounds, rows, ())
+    rows: list[Row] = [()]
+    bounds = [root.bound]
+    check(root.state[None], bounds, rows, ())
     for place, v in enumerate(order):
-        kept = np.flatnonzero(bounds < ascent.need).tolist()
+        kept = [number for number, bound in enumerate(bounds) if bound < root.need]
         kept = sorted(random.sample(kept, min(KEPT_ROWS, len(kept))))
         if not kept:
             return
-        size = tables.problem.sizes[v]
-        parent, value = np.repeat(np.array(kept), size), np.tile(np.arange(size), len(kept))
-        level = ascent.level(order[place + 1 :])
-        passes, radius = random.randint(0, 4), random.randint(1, 3)
-        states, bounds = ascent.rows(level, v, states, bounds, parent, value, passes, radius)
-        rows = [(*rows[p], int(x)) for p, x in zip(parent, value, strict=True)]
+        rows = [(*rows[p], x) for p in kept for x in range(tables.problem.sizes[v])]
+        states, bounds = bounded(rows, order[: place + 1])
         check(states, bounds, rows, order[: place + 1])

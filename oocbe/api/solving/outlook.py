@@ -1,4 +1,4 @@
-"""The plan of a solve, with a forecast, from a sample, of the beam search before elimination; the plans of tasks."""
+"""The plan of a solve, with a forecast, from a sample, of the search before elimination; the plans of tasks."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class SolveOptions:
     bounds: str = _option("auto", one_of("auto", "none", "constant", "lp", "local-polytope"), "solve plan",
         page="bounds", help=
         "Bound that prunes rows if costs are minimised or values maximised: auto, none, constant, lp (a linear "
-        "relaxation) or local-polytope. auto selects the best bound for the problem, and adds beam and depth-first "
+        "relaxation) or local-polytope. auto selects the best bound for the problem, and adds depth-first "
         "search if costs are over several variables; another value, or an order other than auto, excludes these.")
     incumbent_seconds: float = _option(1.0, parse_seconds, "solve bound", "SECONDS", help=
         "Time limit of the search for good assignments before elimination, and again between attempts at elimination; "

@@ -241,9 +241,6 @@ class Tuning:
     (benchmarks/gpu_buckets.py)."""
     device_cells: int = 1 << 22
     """Joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few milliseconds."""
-    device_row_work: int = 1 << 17
-    """Cells that a pass over all functions reads for all rows of a walk, for each thread of the CPU, from which the
-    device bounds the rows: below, the CPU needs a millisecond."""
     device_tree_work: int = 1 << 27
     """Rows of cliques and entries of maps, of all cases of a batch, for each thread of the CPU, from which a device
     sweeps over a junction tree: the CPU needs a tenth of a second, as does the transfer of the tree."""

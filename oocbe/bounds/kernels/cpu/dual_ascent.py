@@ -12,8 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.bounds.kernels.cpu.row_ascent import scratch
 from oocbe.kernels.cpu.jit import helper, jit
+
+
+@helper
+def _scratch(network: Any) -> Any:
+    """The largest domain size, and four numbers for each position of a function."""
+    largest, places = 1, 1
+    for v in range(len(network.value_start) - 1):
+        largest = max(largest, network.value_start[v + 1] - network.value_start[v])
+    for f in range(len(network.function_start) - 1):
+        places = max(places, network.function_start[f + 1] - network.function_start[f])
+    return largest, np.empty((4, places), dtype=np.int64)
 
 
 @helper
@@ -86,8 +96,7 @@ def sweep(network: Any, is_forward: Any, shares: Any, removed: Any, costs: Any, 
     hand_on : if False, the costs stay with the variables.
     stop : int64 (1,), read before each variable: a nonzero value ends the pass.
     """
-    own, work = scratch(network)
-    largest = len(own)
+    largest, work = _scratch(network)
     least = np.empty(largest + 1)
     least[largest] = np.inf
     base = network.value_start[len(network.value_start) - 1]
@@ -131,8 +140,7 @@ def sweep(network: Any, is_forward: Any, shares: Any, removed: Any, costs: Any, 
 @jit
 def least_of_functions(network: Any, tables: Any, shares: Any, removed: Any, infinity: Any, least: Any) -> Any:
     """Least reduced cost of each function, ``infinity`` if it has no tuple; types as for :func:`least_of_values`."""
-    own, work = scratch(network)
-    largest = len(own)
+    largest, work = _scratch(network)
     values = np.empty(largest + 1, dtype=least.dtype)
     values[largest] = infinity
     for f in range(len(least)):

@@ -1,6 +1,6 @@
-"""Depth-first search over rows that each have a bound of their own; see :mod:`oocbe.search.depth_search`.
+"""Depth-first search over nodes that each have a bound of their own; see :mod:`oocbe.search.depth_search`.
 
-A node is a row: remaining values of variables, and a state with a bound (:mod:`oocbe.bounds.kernels.cpu.row_ascent`).
+A node is the remaining values of variables, and a state with a bound.
 It branches on a decision about one variable (it has a value, or its value is in one half of the domain), and then on
 the opposite decision, which is applied to the node's own state. There is one state, undo data for each node of the path
 (:mod:`oocbe.search.kernels.cpu.node_state`), and a record of stale uses

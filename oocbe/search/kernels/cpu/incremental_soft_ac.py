@@ -1,12 +1,33 @@
-"""Incremental dual ascent for a node that differs little from its parent: only *stale* uses are visited.
+"""Lower bounds for nodes, on the cost of all their completions, by incremental dual ascent.
 
-A use of a variable in a function is stale if the function may have more spare cost for the variable than at the last
-visit, because another variable lost a value or moved costs into it. States, bounds and cost moves are those of
-:mod:`oocbe.bounds.kernels.cpu.row_ascent`, but uses of removed values are not marked: their shares are meaningless.
+**What it is.** The functions are conditioned on the node's decisions, and sequential dual ascent moves costs between
+them and their variables (Kolmogorov 2006, *Convergent tree-reweighted message passing*, for pairs; Kolmogorov 2015, *A
+new look at reweighted message passing*, SRMP, for larger scopes). A few passes start from the state of the node's
+parent. The cost of the cheapest value of a variable is a cost of every completion and is added to the node's *bound*.
+A value that lifts the bound to the cutoff is removed, which may empty other domains. Hard constraints are costs above
+any threshold, so this also propagates them.
 
-The projections are shared with the rows of a beam. The passes are two loops: a node undoes its changes and visits stale
-uses, while a row is written once, visits all functions of a variable within reach, and equals the row of a device bit
-by bit (:file:`row_ascent.cu`), for which the shares of a level are fixed in advance.
+**Why it is valid.** Only costs move: a function loses what a variable gains (*equivalence-preserving transformations*;
+Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency revisited*). The sum of the bound,
+the state and the reduced costs of the functions is the cost of every assignment, and reduced costs stay non-negative.
+So the bound never exceeds that cost, after any sequence of moves. A node is its parent with fewer values: costs of its
+completions are unchanged, so the parent's moves and bound stay valid. Numbers are integers in fixed point. Each cost is
+rounded down once and capped at the threshold, and no later step rounds: rounding down only lowers costs, and a cost at
+the threshold excludes an assignment by itself. For sums of floats the threshold is raised by the maximum rounding
+error.
+
+**What it costs.** Only *stale* uses are visited. A use of a variable in a function is stale if the function may have
+more spare cost for the variable than at the last visit, because another variable lost a value or moved costs into it.
+Uses of removed values are not marked: their shares are meaningless.
+
+**Related work.** This is called *soft arc consistency*: costs are moved until no single move raises the bound (EDAC: de
+Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc consistency: getting closer to full arc consistency in
+weighted CSPs*), or no sequence of zero-cost moves does (VAC: Cooper et al. 2010). Fixed points of dual ascent are
+equivalent to the latter (Werner 2007, *A linear programming approach to max-sum problem*: both solve the dual of the
+local polytope up to such fixed points). AND/OR search uses *mini-bucket heuristics* (Kask and Dechter 2001, *A general
+scheme for automatic generation of search heuristics from specification dependencies*; Marinescu and Dechter 2009,
+*AND/OR branch-and-bound search for combinatorial optimization in graphical models*): tables computed once and read at
+each node. They are cheap and join many variables, but ignore values removed at the node.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A node differs little from its parent, so all nodes share one state: a part is saved before its first change at a node,
 and backtracking restores the saved parts. A *part* is the costs of the values of one variable, the shares of one use of
-a variable (:mod:`oocbe.bounds.kernels.cpu.row_ascent`), or the multiplier of a linear constraint
+a variable (:mod:`oocbe.kernels.cpu.projection`), or the multiplier of a linear constraint
 (:mod:`oocbe.search.kernels.cpu.linear_bounds`).
 
 Data derived from the remaining values (their numbers, functions with open variables) is updated with them.

@@ -1,4 +1,4 @@
-"""Bounds of rows against brute force: none is above what a row's best completion costs."""
+"""Bounds of nodes against brute force: none is above what a node's best completion costs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.bounds import bound_sources
-from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import reduced
 from oocbe.bounds.row_tables import ScopeTables
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.search.depth_tree import Root, laid_out
 from tests.helpers.bound_problems import (
     anything,
     check_message,
@@ -22,6 +23,7 @@ from tests.helpers.bound_problems import (
     photographs,
     random_message,
 )
+from tests.helpers.depth_searches import blank, node_bounds
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values
 
@@ -119,10 +121,11 @@ def check_walk(tables: ScopeTables, values: np.ndarray, seed: int) -> tuple[int,
     low, high = (finite.min().item(), finite.max().item()) if len(finite) else (0.0, 10.0)
     threshold = low + random.choice([-0.1, 0, 0.05, 0.3, 0.6, 1.1]) * (high - low)
     threshold = round(threshold) if tables.is_integral else threshold
-    ascent = RowAscent(tables, threshold)
+    root = Root(tables, threshold)
+    if random.integers(2):
+        root.ascend(laid_out(tables), blank(root))
     count = len(problem.sizes)
     order = random.permutation(count).tolist()
-    ascent.ascend(ascent.level(order), int(random.integers(0, 4)))
     # Of floats, sums in another order differ by less than this.
     rounding = 0.0 if tables.is_integral else 2 * tables.rounding
 
@@ -138,13 +141,14 @@ def check_walk(tables: ScopeTables, values: np.ndarray, seed: int) -> tuple[int,
     def check(states: np.ndarray, bounds: np.ndarray, rows: np.ndarray) -> None:
         """No row that is ruled out, nor bound, nor value removed, is better than the best completion."""
         best = best_of(rows)
-        is_out = bounds >= ascent.need
+        is_out = bounds >= root.need
         assert (best[is_out] >= threshold - rounding).all(), (problem.name, rows[is_out], best[is_out], threshold)
         most = np.maximum(best, threshold) + rounding
-        holds = np.array([ascent.unscale(b) <= m for b, m in zip(bounds.tolist(), most.tolist(), strict=True)], bool)
+        holds = np.array([root.unscale(b) <= m for b, m in zip(bounds.tolist(), most.tolist(), strict=True)], bool)
         assert holds[~is_out].all(), (problem.name, rows[~holds], bounds[~holds], best[~holds])
         rows, best = rows[~is_out], best[~is_out]
-        removed, first = ~ascent.live(states[~is_out]), ascent.network.value_start
+        first = root.network.value_start
+        removed = states[~is_out, : first[-1]] == REMOVED
         for v in np.unique(owner[removed.any(axis=0)]).tolist():
             gone = removed[:, first[v] : first[v + 1]]
             if v in order[: rows.shape[1]]:  # values that it does not have are no matter
@@ -154,24 +158,21 @@ def check_walk(tables: ScopeTables, values: np.ndarray, seed: int) -> tuple[int,
             assert not is_wrong.any(), (problem.name, rows, v, np.argwhere(is_wrong), threshold)
 
     owner = np.repeat(np.arange(count), problem.sizes)
-    states, bounds, rows = ascent.state[None], np.array([ascent.bound]), np.empty((1, 0), dtype=np.int64)
-    check(states, bounds, rows)
-    if ascent.bound >= ascent.need:
+    rows = np.empty((1, 0), dtype=np.int64)
+    check(root.state[None], np.array([root.bound]), rows)
+    if root.bound >= root.need:
         return 1, 1
     tried = ruled_out = 0
-    for place, v in enumerate(order):
+    for v in order:
         parent = np.repeat(np.arange(len(rows)), problem.sizes[v])
         value = np.tile(np.arange(problem.sizes[v]), len(rows))
-        level = ascent.level(order[place + 1 :])
-        states, bounds = ascent.rows(
-            level, v, states, bounds, parent, value, int(random.integers(0, 5)), int(random.integers(1, 4))
-        )
         rows = np.column_stack([rows[parent], value])
+        passes, radius = int(random.integers(0, 5)), int(random.integers(1, 4))
+        states, bounds = node_bounds(root, order[: rows.shape[1]], rows, passes, radius)
         check(states, bounds, rows)
-        kept = np.flatnonzero(bounds < ascent.need)
+        kept = np.flatnonzero(bounds < root.need)
         tried, ruled_out = tried + len(rows), ruled_out + len(rows) - len(kept)
-        kept = np.sort(random.permutation(kept)[:12])
-        states, bounds, rows = states[kept], bounds[kept], rows[kept]
+        rows = rows[np.sort(random.permutation(kept)[:12])]
     return tried, ruled_out
 
 
@@ -228,18 +229,10 @@ def test_the_bound_of_a_complete_row_is_what_it_costs():
     problem = pairs(3)
     tables = ScopeTables.of(problem)
     values = values_of(problem)
-    ascent = RowAscent(tables, int(values[np.isfinite(values)].max()) + 1)
-    states, bounds, assignments = ascent.state[None], np.array([ascent.bound]), [()]
-    for v, size in enumerate(problem.sizes):
-        parent, value = np.repeat(np.arange(len(states)), size), np.tile(np.arange(size), len(states))
-        level = ascent.level(range(v + 1, len(problem.sizes)))
-        states, bounds = ascent.rows(level, v, states, bounds, parent, value, 2, 2)
-        assignments = [(*assignments[p], int(a)) for p, a in zip(parent, value, strict=True)]
-        kept = np.flatnonzero(bounds < ascent.need)
-        states, bounds, assignments = states[kept], bounds[kept], [assignments[i] for i in kept]
-    assert {a: ascent.unscale(int(b)) for a, b in zip(assignments, bounds, strict=True)} == {
-        tuple(map(int, a)): values[tuple(a)] for a in np.argwhere(np.isfinite(values))
-    }
+    root = Root(tables, int(values[np.isfinite(values)].max()) + 1)
+    rows = np.argwhere(np.isfinite(values))
+    _, bounds = node_bounds(root, range(len(problem.sizes)), rows, 2, 2)
+    assert [root.unscale(bound) for bound in bounds.tolist()] == values[np.isfinite(values)].tolist()
 
 
 def test_functions_too_large_to_be_written_out_are_refused():
