@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from measuring import describe_run, print_table
 
-from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.algebra.complete_tables.complete_stream import BucketFunction, CompleteBucket
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.interface import steps_of
 from oocbe.model.semiring import SUM_PRODUCT

@@ -29,7 +29,7 @@ from elimination_layout import (
 )
 from measuring import describe_run, print_table
 
-from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_sum, maximise
 from oocbe.elimination.buckets.buckets import Bucket, members_of
 from oocbe.elimination.buckets.forward import Forward

@@ -18,15 +18,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oocbe.algebra.convert import to_complete as to_complete
-    from oocbe.algebra.convert import to_rows as to_rows
+    from oocbe.algebra.complete import to_complete as to_complete
+    from oocbe.algebra.complete import to_rows as to_rows
+    from oocbe.algebra.filters import semi_join as semi_join
     from oocbe.algebra.operators import join_marginalise as join_marginalise
     from oocbe.algebra.operators import join_maximise as join_maximise
     from oocbe.algebra.operators import join_sum as join_sum
     from oocbe.algebra.operators import marginalise as marginalise
     from oocbe.algebra.operators import maximise as maximise
     from oocbe.algebra.result_memory import result_memory as result_memory
-    from oocbe.algebra.semi_join import semi_join as semi_join
     from oocbe.api.aggregation import aggregate as aggregate
     from oocbe.api.einsum import einsum as einsum
     from oocbe.api.einsum import einsum_path as einsum_path
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from oocbe.model.semiring import SUM_PRODUCT as SUM_PRODUCT
     from oocbe.model.semiring import Semiring as Semiring
     from oocbe.model.settings.options import SolveOptions as SolveOptions
-    from oocbe.runtime.tracing.session import trace as trace
+    from oocbe.runtime.tracing.trace_file import trace as trace
     from oocbe.tables.common_domains import common_domains as common_domains
     from oocbe.tables.complete import CompleteTable as CompleteTable
     from oocbe.tables.layout import Layout as Layout
@@ -112,10 +112,10 @@ _HOMES = {
     "oocbe.formats.networks": "from_pgmpy from_pyagrum",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
-    "oocbe.algebra.convert": "to_complete to_rows",
+    "oocbe.algebra.complete": "to_complete to_rows",
     "oocbe.algebra.operators": "join_marginalise join_maximise join_sum marginalise maximise",
     "oocbe.algebra.result_memory": "result_memory",
-    "oocbe.algebra.semi_join": "semi_join",
+    "oocbe.algebra.filters": "semi_join",
     "oocbe.model.settings.options": "SolveOptions",
     "oocbe.model.compact_problem": "CompactProblem ShortTable",
     "oocbe.model.linear_system": "LinearSystem",
@@ -135,7 +135,7 @@ _HOMES = {
     "oocbe.api.tasks.many": "Outcome solve_many",
     "oocbe.api.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals "
     "most_probable_explanation",
-    "oocbe.runtime.tracing.session": "trace",
+    "oocbe.runtime.tracing.trace_file": "trace",
     "oocbe.formats.solutions.verification": "Verdict",
 }
 """Public names by the module that has them, each imported when it is first asked for."""

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.interface import Backend, MatchedGroups
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import field_masks, merged_ranges, move_plan
+from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
 from oocbe.tables.table import Table
 
 FILTER_BITS = 20

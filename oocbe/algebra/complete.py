@@ -9,6 +9,8 @@ the incomplete one has all its variables, and turned into rows otherwise. The re
 Results of any size are computed in pieces, from the boxes of the tables that each needs
 (:mod:`oocbe.algebra.complete_tables.complete_stream`), and written to disk. A table whose variables lie so that a box
 is spread over many chunks is transposed first.
+
+Tables of rows and complete tables are converted into one another by :func:`to_complete` and :func:`to_rows`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream, box_cells, cells_touched
 from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
-from oocbe.algebra.complete_tables.conversion import cell_pieces, row_pieces, rows_in_memory
+from oocbe.algebra.complete_tables.conversion import cell_pieces, complete_in_memory, row_pieces, rows_in_memory
 from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.errors import ValueRangeError
@@ -39,8 +41,8 @@ from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable, check_cells, key_fields
-from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.layout import Layout
+from oocbe.tables.numbers import converted, dtype_of_rows
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from oocbe.algebra.complete_tables.conversion import AnyTable
     from oocbe.algebra.inputs import TableLike
     from oocbe.kernels.interface import Backend
+    from oocbe.tables.stored import StoredTable
+
 
 Cells = TypeVar("Cells", bound=AnyComplete)
 
@@ -379,3 +383,80 @@ def _extent(table: AnyComplete) -> NDArray[Any]:
     if table.dtype.kind == "f":
         return np.zeros(1, dtype=table.dtype)
     return np.array(table.extent or (), dtype=table.dtype)
+
+
+def to_complete(
+    table: AnyTable,
+    scope: Sequence[str] | None = None,
+    *,
+    piece_rows: int | None = None,
+    output: str | Path | None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+    overwrite: bool = False,
+) -> CompleteTable | StoredCompleteTable:
+    """Write a table out as a complete one: an infeasible value for each assignment without a row.
+
+    Parameters
+    ----------
+    table : of either form, in memory or stored. scope : order of the variables, the fastest first; None: the table's.
+    piece_rows : most rows, or cells, of a piece out of core; None: as many as fit.
+    output, memory, scratch, streams, overwrite : with ``output``, a table of any size is converted piece by
+        piece and written; see :class:`oocbe.algebra.inputs.Execution`.
+
+    Raises
+    ------
+    ModelError : the scope has other variables. ResourceError : the values do not fit in memory.
+    ValueRangeError : a value that no dtype of a complete table holds. DiskError : the disk is full.
+
+    Examples
+    --------
+    >>> to_complete(Table.from_rows({"x": 2}, [[1]], [5])).to_dict()
+    {(1,): 5}
+    """
+    settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
+    wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
+    if settings.wanted:
+        assert output is not None
+        with CompletePlace.of(settings) as place:
+            if isinstance(table, AnyComplete):
+                return place.reordered(table, wanted, output)
+            return place.written_out(table, wanted, output)
+    return complete_in_memory(table, wanted)
+
+
+def to_rows(
+    table: AnyComplete,
+    scope: Sequence[str] | None = None,
+    *,
+    piece_rows: int | None = None,
+    output: str | Path | None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+    overwrite: bool = False,
+) -> Table | StoredTable:
+    """The feasible assignments of a complete table as rows, sorted.
+
+    Parameters
+    ----------
+    scope : order of the variables, the least significant first; None: the table's. Others as for :func:`to_complete`.
+
+    Raises
+    ------
+    ModelError : the scope has other variables. ResourceError : the rows do not fit in memory. DiskError : the disk is
+        full.
+
+    Examples
+    --------
+    >>> to_rows(CompleteTable.from_array("x", [3.0, float("-inf")])).to_dict()
+    {(0,): 3.0}
+    """
+    settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
+    wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
+    if settings.wanted:
+        assert output is not None
+        with CompletePlace.of(settings) as place:
+            return place.listed(table, wanted, output)
+    return rows_in_memory(table, wanted)

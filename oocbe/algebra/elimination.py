@@ -31,8 +31,7 @@ from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend, EliminationPlan, MatchedGroups
 from oocbe.model.semiring import Semiring
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import field_masks, move_plan
+from oocbe.tables.layout import Layout, field_masks, move_plan
 from oocbe.tables.table import Table
 
 COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180

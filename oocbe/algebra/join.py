@@ -25,8 +25,7 @@ from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import move_plan
+from oocbe.tables.layout import Layout, move_plan
 from oocbe.tables.table import Table, format_bytes
 
 COPIES, GROUP_BYTES = 3.5, 48

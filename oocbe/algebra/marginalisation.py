@@ -23,8 +23,7 @@ from oocbe.execution.partition import JoinInput
 from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend
 from oocbe.model.semiring import Semiring
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import field_masks
+from oocbe.tables.layout import Layout, field_masks
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.table import Table
 

@@ -107,7 +107,7 @@ def written_to(path: Path | None, about: str) -> Iterator[None]:
     if path is None:
         yield
         return
-    from oocbe.runtime.tracing.session import trace as traced
+    from oocbe.runtime.tracing.trace_file import trace as traced
 
     with traced(path, about) as recorder:
         yield

@@ -13,8 +13,7 @@ from oocbe.cli.output import print_answer, seconds
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
-    from oocbe.execution.schedule.simulation import Simulated
-    from oocbe.execution.schedule.stages import Stage
+    from oocbe.execution.schedule import Simulated, Stage
 
 PIECES_A_SEGMENT = 8
 """Median number of pieces of a synthetic segment, so that shorter ones can be split, too."""
@@ -46,8 +45,8 @@ def simulate(
 ) -> None:
     """Simulate a run on --workers, with stragglers and failures, and print its efficiency."""
     from oocbe.errors import UsageError
-    from oocbe.execution.schedule.simulation import Conditions
-    from oocbe.execution.schedule.simulation import simulate as run
+    from oocbe.execution.schedule import Conditions
+    from oocbe.execution.schedule import simulate as run
 
     conditions = Conditions(
         segment_seconds, min(0.5, segment_seconds), straggling=straggling, lost=lost, seed=options.seed
@@ -64,7 +63,7 @@ def simulate(
 
 
 def _stages(path: Path, times: int) -> list[Stage]:
-    from oocbe.execution.schedule.stages import repeated, stages_of
+    from oocbe.execution.schedule import repeated, stages_of
     from oocbe.runtime.tracing.trace_file import read_trace
 
     return repeated(stages_of(read_trace(path)), times)
@@ -74,7 +73,7 @@ def _invented(workers: int, segments: float, segment_seconds: float) -> list[Sta
     import numpy as np
 
     from oocbe.errors import UsageError
-    from oocbe.execution.schedule.stages import Stage
+    from oocbe.execution.schedule import Stage
 
     count = round(segments * workers * PIECES_A_SEGMENT)
     if count < 1:

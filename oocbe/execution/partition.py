@@ -31,7 +31,7 @@ from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced
 from oocbe.kernels.interface import Backend
 from oocbe.model.settings.tuning import tuning
-from oocbe.tables.moves import merged_ranges, move_plan, range_masks
+from oocbe.tables.layout import merged_ranges, move_plan, range_masks
 
 Item = TypeVar("Item")
 

@@ -22,9 +22,8 @@ from oocbe.model.row_numbers import even_ranges
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
-from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 from oocbe.tables.layout import Layout
-from oocbe.tables.nameless_file import NamelessFile
 
 
 class _Column(NamedTuple):

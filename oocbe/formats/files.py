@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, TextIO, cast
 from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.runtime.deadline import check_deadline
-from oocbe.runtime.file_hook import before
+from oocbe.runtime.faults import before
 from oocbe.runtime.memory import REMEDY
 from oocbe.runtime.memory import current as current_limit
 from oocbe.runtime.plain_files import PipeReader, kind_of, opened

@@ -34,7 +34,7 @@ from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
-from oocbe.tables.records import read_record, render_record
+from oocbe.tables.manifest import read_record, render_record
 
 PIECE_ROWS = 1 << 16
 """Maximum rows of a piece: a few MiB, so that a sweep from the disk fits little memory."""

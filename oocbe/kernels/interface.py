@@ -112,7 +112,7 @@ class Backend(Protocol):
     def permute(self, keys: Keys, plan: NDArray[np.int64], words: int, piece_rows: int | None = None) -> Keys:
         """Move fields of keys to other positions.
 
-        keys : (source words, rows). plan : int64 (moves, 5), see :func:`oocbe.tables.moves.move_plan`.
+        keys : (source words, rows). plan : int64 (moves, 5), see :func:`oocbe.tables.layout.move_plan`.
         Returns uint64 (words, rows) in the same row order; bits without a move are zero.
         """
 

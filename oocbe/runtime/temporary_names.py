@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from oocbe.runtime.file_hook import before
+from oocbe.runtime.faults import before
 
 MOST_NAME_CHARACTERS = 40
 """Characters of a target's name in that of its temporary one: file systems limit names to 255 bytes."""

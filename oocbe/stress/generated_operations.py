@@ -30,13 +30,11 @@ from oocbe.algebra.marginalisation import Marginalisation
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.collection import Runs, halved_run, trace_segment
-from oocbe.execution.cluster.dispatch import Dispatch
+from oocbe.execution.cluster.dispatch import Dispatch, Runs, halved_run, trace_segment
 from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerConfig, active
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.partition import JoinInput
-from oocbe.execution.schedule.simulation import Simulated, forecast, piece_rows, usual_conditions
-from oocbe.execution.schedule.stages import predicted_stage
+from oocbe.execution.schedule import Simulated, forecast, piece_rows, predicted_stage, usual_conditions
 from oocbe.kernels import backend_for
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import MAX_SUM

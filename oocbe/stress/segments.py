@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.execution.cluster.collection import PartCollector, Runs, halved_run
-from oocbe.execution.cluster.dispatch import Dispatch
+from oocbe.execution.cluster.dispatch import Dispatch, PartCollector, Runs, halved_run
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers, current
 from oocbe.kernels.cpu.threads import row_ranges, run_all

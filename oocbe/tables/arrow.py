@@ -2,6 +2,11 @@
 
 Accepted: objects with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface: pyarrow, pandas,
 Polars, DuckDB), or with ``__dataframe__``. Labels are exported as Arrow dictionaries, and read back in their order.
+
+Decimals as values become integers if they have no places behind the point, otherwise the nearest floats; or are
+refused. A float64 represents every decimal of up to 15 digits, and each of up to 2^53 units of its last place; reading
+and writing one gives the same digits. Larger ones would lose their last digits and are refused; the error names the
+column.
 """
 
 from __future__ import annotations
@@ -17,7 +22,6 @@ from oocbe.errors import ModelError, UsageError, install_hint
 from oocbe.runtime.data_limit import data_limit
 from oocbe.tables.chunk_files import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
-from oocbe.tables.decimals import arrow_decimals, decimal_dtype
 from oocbe.tables.layout import Label, Layout, label_array
 
 
@@ -256,3 +260,62 @@ def reader_of(layout: Layout, dtype: np.dtype[Any], pieces: Iterable[Rows], valu
     """A pyarrow.RecordBatchReader of rows that are produced piece by piece."""
     schema = schema_of(layout, dtype, values)
     return pyarrow().RecordBatchReader.from_batches(schema, batches_of(layout, schema, pieces))
+
+
+MOST_UNITS = 1 << 53
+"""Integers up to this, and powers of ten up to the 22nd, are exact in float64; their quotient is rounded once."""
+
+MOST_PLACES = 22
+"""Largest exponent of a power of ten that is a float."""
+
+
+def decimal_dtype(scale: int) -> np.dtype[Any]:
+    """Dtype of values with ``scale`` places behind the point."""
+    return np.dtype(np.float64 if scale > 0 else np.int64)
+
+
+def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
+    """Values (rows,), of :func:`decimal_dtype`, of an Arrow column of decimals without missing entries.
+
+    Raises
+    ------
+    ModelError : one exceeds the range of int64 or float64; the message names its row.
+    """
+    scale, width = data.type.scale, data.type.bit_width
+    chunks = data.chunks if hasattr(data, "chunks") else [data]
+    parts = [np.zeros(0, dtype=decimal_dtype(scale))]
+    for chunk in chunks:
+        if not len(chunk):
+            continue
+        kind = np.int32 if width == 32 else np.int64
+        words = np.frombuffer(chunk.buffers()[1], dtype=kind).reshape(-1, max(1, width // 64))
+        words = words[chunk.offset : chunk.offset + len(chunk)]
+        units = words[:, 0].astype(np.int64)
+        fits = (words[:, 1:] == (units >> 63)[:, np.newaxis]).all(axis=1)
+        parts.append(_values_of(units, fits, scale, name, what, first, lambda row, given=chunk: given[row].as_py()))
+        first += len(chunk)
+    return np.concatenate(parts)
+
+
+def _values_of(
+    units: NDArray[np.int64], fits: NDArray[np.bool_], scale: int, name: str, what: str, first: int, shown: Any
+) -> NDArray[Any]:
+    """Values from units of the last place; refused where ``fits`` (int64) is False or the range is exceeded."""
+    factor = 10 ** abs(scale)
+    if scale > 0:
+        wrong = ~fits | (np.abs(units) > MOST_UNITS) | (units == np.iinfo(np.int64).min)
+        if scale > MOST_PLACES:
+            wrong |= units != 0
+    else:
+        limit = ((1 << 63) - 1) // factor
+        wrong = ~fits | (units > limit) | (units < -limit)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        kind = "a float64 holds" if scale > 0 else "64 bits with a sign hold"
+        raise ModelError(
+            f"{what}: column {name}, {row_of(first + row)}: the decimal {shown(row)} has more digits than {kind}; "
+            "round it, or cast the column before"
+        )
+    if scale > 0:
+        return units / float(factor) if scale <= MOST_PLACES else np.zeros(len(units))
+    return units * np.int64(factor) if limit else units  # all are 0

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.semiring import Semiring
-from oocbe.tables.layout import Label, Layout, check_integers
-from oocbe.tables.moves import merged_ranges
+from oocbe.tables.layout import Label, Layout, check_integers, merged_ranges
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 Domain: TypeAlias = int | Sequence[Label]

@@ -23,8 +23,8 @@ from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
 from oocbe.runtime.deadline import check_deadline
-from oocbe.tables.feasible_values import check_feasible, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
+from oocbe.tables.numbers import check_feasible, dtype_of_rows, holds
 from oocbe.tables.table import Table, format_bytes
 
 COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))

@@ -18,14 +18,13 @@ from pathlib import Path
 
 from oocbe.errors import UsageError
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.file_hook import before
-from oocbe.runtime.file_hook import hooked as hooked
+from oocbe.runtime.faults import before, fault_point
+from oocbe.runtime.faults import hooked as hooked
 from oocbe.runtime.plain_files import open_plain
 from oocbe.runtime.temporary_names import keep_mode, temporary_name
 from oocbe.runtime.temporary_names import remove as remove
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
 from oocbe.runtime.urls import refuse_url
-from oocbe.tables.faults import fault_point
 from oocbe.tables.object_path import ObjectPath, Place
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -247,7 +246,7 @@ def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
 def publish_file(path: Path, data: bytes, what: str) -> None:
     """Write a file atomically: if the process is killed, its name refers to the whole new file or to the previous one.
 
-    what : prefix of the fault points passed (:mod:`oocbe.tables.faults`).
+    what : prefix of the fault points passed (:mod:`oocbe.runtime.faults`).
     """
     fault_point(f"{what}:begin")
     partial = path.with_name(temporary_name(path.name))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.threads import run_all
+from oocbe.runtime.faults import fault_point
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.tracing.recorder import WRITER, span
 from oocbe.runtime.urls import url_of
@@ -28,7 +29,6 @@ from oocbe.tables import disk
 from oocbe.tables.chunk_files import CODEC_NAMES, PACKED, codec_of
 from oocbe.tables.disk import write_file
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import fault_point
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 
 ZSTD_LEVEL = 3

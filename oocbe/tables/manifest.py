@@ -3,18 +3,22 @@
 Zarr reads a missing chunk as its fill value and cannot tell two swapped chunks apart; the manifest can. It is written
 last, so a folder without one is not a table. It carries a checksum of its own and is accepted only in the exact bytes
 that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
+
+It is a *record*: a small JSON file with its own checksum, accepted only byte for byte as written. Every changed bit is
+therefore detected, in the content as in its formatting.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oocbe.errors import CorruptDataError, UnsupportedError
 from oocbe.runtime.checksums import crc32
@@ -22,7 +26,6 @@ from oocbe.runtime.plain_files import plain_status
 from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.object_path import ObjectPath, Place
-from oocbe.tables.records import read_record, render_record
 
 PART_NAME = re.compile(r"part-[0-9a-z-]+")
 """Names of the folders of parts: no path leads out of the table by one."""
@@ -244,3 +247,38 @@ def describe(name: str) -> str:
     """A listed file in words: ``chunk 3 of key_0``."""
     array, _, chunk = name.partition("/c/")
     return f"chunk {chunk} of {array}" if chunk else f"metadata file {name}"
+
+
+def render_record(content: dict[str, Any]) -> bytes:
+    """The canonical bytes of a record."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'{{"checksum":{crc32(text.encode())},"content":{text}}}\n'.encode()
+
+
+def read_record(path: Place, largest: int, format_name: str) -> dict[str, Any]:
+    """Content of a record with the given ``format``.
+
+    Parameters
+    ----------
+    largest : maximum size in bytes; larger files are not read.
+
+    Raises
+    ------
+    FileNotFoundError : no such file. CorruptDataError : unreadable or damaged; the message names the file.
+    """
+    try:
+        data = read_file(path, largest + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(path) from None
+    except OSError as error:
+        raise CorruptDataError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) > largest:
+        raise CorruptDataError(f"{path}: larger than any such file, over {largest:,} bytes")
+    try:
+        content = json.loads(data)["content"]
+        damaged = render_record(content) != data or content["format"] != format_name
+    except (ValueError, KeyError, TypeError, RecursionError):
+        damaged = True
+    if damaged:
+        raise CorruptDataError(f"{path}: damaged, its checksum does not hold")
+    return dict(content)

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 from oocbe.errors import CorruptDataError, DiskError, UsageError
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
-from oocbe.tables.manifest import MANIFEST_NAME, OF_PARQUET, Manifest
+from oocbe.tables.manifest import MANIFEST_NAME, OF_PARQUET, Manifest, read_record, render_record
 from oocbe.tables.object_path import ObjectPath, Place, place_named
-from oocbe.tables.records import read_record, render_record
 
 POINTER_NAME, POINTER_FORMAT, LARGEST_POINTER = "table.json", "oocbe-object-table", 1 << 16
 """The object that refers to the table's files: its name, its format, and its maximum size in bytes."""

@@ -18,7 +18,6 @@ from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.tables.chunk_files import VALUES_NAME, ChunkIndex, arrays_of
 from oocbe.tables.complete import Cells, CompleteTable, check_cells
-from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.group import (
     LARGEST_CHUNK_ROWS,
     StoredGroup,
@@ -30,6 +29,7 @@ from oocbe.tables.group import (
 )
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE, Manifest
+from oocbe.tables.numbers import converted, dtype_of_rows
 from oocbe.tables.object_path import Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.stored import StoredTable

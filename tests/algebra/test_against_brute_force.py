@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.model.semiring import SEMIRINGS, Combination, Semiring
 from oocbe.tables.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import ModelError, ValueRangeError
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT

@@ -26,8 +26,8 @@ from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.tables.disk import hooked
+from oocbe.tables.disk_budget import NamelessFile
 from oocbe.tables.layout import Layout
-from oocbe.tables.nameless_file import NamelessFile
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.slurm import SlurmWorkers
-from oocbe.execution.cluster.slurm_settings import SlurmSettings
+from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
 from oocbe.formats import write
 from oocbe.runtime.parents import child_environment
 from tests.execution.cluster.test_slurm import commands  # noqa: F401

@@ -12,7 +12,7 @@ import pytest
 from oocbe.elimination.buckets import forward
 from oocbe.errors import CorruptDataError, UsageError
 from oocbe.tables.disk import hooked
-from oocbe.tables.records import render_record
+from oocbe.tables.manifest import render_record
 from tests.helpers.durable_runs import small_problem, solve_in
 
 MORE = {"order": "min-degree", "embedded_bytes": 260}

@@ -17,8 +17,7 @@ from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.tables import disk
-from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.nameless_file import NamelessFile
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 from tests.helpers.durable_runs import solve_in
 
 TWO_TABLES = {"order": "min-degree", "embedded_bytes": 260}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oocbe.errors import amount
-from oocbe.tables.faults import POINTS
+from oocbe.runtime.faults import POINTS
 from tests.helpers import durable_runs
 from tests.helpers.memory_disk import MEMORY_DISK
 

@@ -13,7 +13,7 @@ import pytest
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.execution.cluster.workers import InThreads, LostWorkError, use_workers
 from oocbe.model.settings.tuning import tuned
-from oocbe.tables import faults
+from oocbe.runtime import faults
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.helpers.durable_runs import EveryPoint, forked, solve_in
 from tests.helpers.memory_disk import memory_folder

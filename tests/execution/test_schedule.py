@@ -14,9 +14,16 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import ResourceError, UsageError
-from oocbe.execution.schedule import simulation
-from oocbe.execution.schedule.simulation import Conditions, simulate
-from oocbe.execution.schedule.stages import Stage, critical_path, predicted_stage, repeated, stages_of
+from oocbe.execution import schedule
+from oocbe.execution.schedule import (
+    Conditions,
+    Stage,
+    critical_path,
+    predicted_stage,
+    repeated,
+    simulate,
+    stages_of,
+)
 from oocbe.runtime.tracing.recorder import ELIMINATION, STREAM, WORKER, Span
 from oocbe.runtime.tracing.trace_file import Trace, read_trace
 from tests.helpers.small_problems import clique
@@ -128,7 +135,7 @@ def test_lost_workers_are_those_of_the_clock(seed):
     """Of six workers, two die at a whole second; what they were at is begun again by others at once."""
     random = np.random.default_rng(seed)
     stages = [stage(*random.integers(1, 9, 15)), stage(*random.integers(1, 9, 9), serial=2.0, after=(0,))]
-    run = simulation._Run(stages, 6, Conditions(1e-9, 1e-9, dispatch=0.0, notice=0.0))
+    run = schedule._Run(stages, 6, Conditions(1e-9, 1e-9, dispatch=0.0, notice=0.0))
     dying = {int(w): int(random.integers(1, 12)) for w in random.choice(6, 2, replace=False)}
     run._ends = [float(dying.get(worker, math.inf)) for worker in range(6)]
     found = run.run()

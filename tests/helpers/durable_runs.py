@@ -27,7 +27,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
-from oocbe.tables import faults
+from oocbe.runtime import faults
 
 EMBEDDED_BYTES = 150
 """Messages above this many bytes become tables in these runs: some do, some do not."""

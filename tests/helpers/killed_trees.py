@@ -24,7 +24,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
 from oocbe.model.settings.tuning import tuned
-from oocbe.tables import faults
+from oocbe.runtime import faults
 
 PIECE_ROWS, SEGMENT_BYTES = 5, 400
 """So small that cliques have several pieces, and the tree several segments."""

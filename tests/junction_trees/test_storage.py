@@ -12,7 +12,7 @@ from oocbe.junction_trees import storage
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
-from oocbe.tables.records import render_record
+from oocbe.tables.manifest import render_record
 from tests.helpers.killed_trees import network, stored_tree
 from tests.helpers.small_networks import random_network, random_product
 

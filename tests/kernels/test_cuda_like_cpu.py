@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.model.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import move_plan
+from oocbe.tables.layout import Layout, move_plan
 from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.table import Table
 

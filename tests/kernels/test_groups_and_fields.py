@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import ModelError
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import field_masks, merged_ranges, move_plan
+from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 PIECES = [None, 1, 3]

@@ -15,7 +15,7 @@ import pytest
 import oocbe
 from oocbe.formats.files import write_bytes
 from oocbe.runtime import temporary_names
-from oocbe.runtime.file_hook import hooked
+from oocbe.runtime.faults import hooked
 from oocbe.runtime.temporary_names import temporary_beside
 from tests.helpers.small_networks import random_network
 

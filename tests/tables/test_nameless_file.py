@@ -11,8 +11,7 @@ import pytest
 from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import CorruptDataError, DiskError, UsageError
 from oocbe.tables.disk import hooked
-from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.nameless_file import NamelessFile
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 from oocbe.tables.scratch import remove_orphans
 
 

@@ -25,9 +25,9 @@ from oocbe.execution.cluster.workers import InThreads, use_workers
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables import object_path
+from oocbe.tables.manifest import render_record
 from oocbe.tables.object_path import ObjectPath, is_url
 from oocbe.tables.objects import POINTER_NAME
-from oocbe.tables.records import render_record
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable, open_table
 from oocbe.tables.table import Table

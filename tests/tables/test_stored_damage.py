@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import CorruptDataError, UnsupportedError
-from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, FileRecord, Manifest
-from oocbe.tables.records import render_record
+from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, FileRecord, Manifest, render_record
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 

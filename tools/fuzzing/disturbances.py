@@ -4,7 +4,7 @@ A run writes whatever it keeps by the few operations of :mod:`oocbe.tables.disk`
 disturbance is an operation, how often it has happened before, and what happens then. All processes of one role count
 together, in files of a folder: the third part that workers begin to write is disturbed, whichever of them writes it,
 and a worker that is started again is not killed once more at the same place. A kill at a named point
-(:mod:`oocbe.tables.faults`) is a disturbance as well.
+(:mod:`oocbe.runtime.faults`) is a disturbance as well.
 
 Processes that are forked are disturbed by :func:`disturbed`, others by a variable of their environment, which
 ``injected/sitecustomize.py`` reads as they start.

@@ -79,7 +79,7 @@ def draw(random: Random) -> Description:
 def _disturbances(random: Random, way: str) -> list[Description]:
     """What happens to one attempt at the run: kills at file operations or named points, delays, a failing disk."""
     if way != "workers" and random.random() < 0.4:
-        from oocbe.tables import faults
+        from oocbe.runtime import faults
 
         return [{"point": f"{random.choice(faults.POINTS)}:{random.choice((1, 1, 2, 3, 5, 8))}"}]
     roles = (WORKER, WORKER, "asks") if way == "workers" else ("asks",)

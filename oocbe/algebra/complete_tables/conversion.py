@@ -25,7 +25,7 @@ from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable, key_fields, rows_among
-from oocbe.tables.feasible_values import check_feasible
+from oocbe.tables.numbers import check_feasible
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable

@@ -38,8 +38,7 @@ from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.collection import PartCollector, halved_run, take_account
-from oocbe.execution.cluster.dispatch import Dispatch, Pace
+from oocbe.execution.cluster.dispatch import Dispatch, Pace, PartCollector, halved_run, take_account
 from oocbe.execution.cluster.segment_files import (
     NO_VALUES,
     PartResult,

@@ -53,6 +53,7 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
+from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
@@ -60,7 +61,6 @@ from oocbe.search.row_results import opening_result, result_by_rows, result_of_b
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
-from oocbe.tables.faults import fault_point
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent

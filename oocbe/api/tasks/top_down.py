@@ -30,8 +30,7 @@ from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
-from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.nameless_file import NamelessFile
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 
 Share = Callable[[Bucket, NDArray[np.int64], NDArray[Any], Evaluated], NDArray[Any]]
 """Called with a bucket, row numbers of its own message, their weights and their evaluation; returns the weight of each

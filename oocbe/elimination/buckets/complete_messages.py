@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom
-from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
+from oocbe.algebra.complete_tables.complete_stream import BucketFunction, CellFunction, CompleteBucket, CompleteStream
 from oocbe.algebra.complete_tables.conversion import cell_pieces
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forms import checked_tables

@@ -29,8 +29,7 @@ from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
 from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.errors import ResourceError
-from oocbe.execution.cluster.collection import PartCollector, Runs, halved_run
-from oocbe.execution.cluster.dispatch import Dispatch, Pace
+from oocbe.execution.cluster.dispatch import Dispatch, Pace, PartCollector, Runs, halved_run
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows

@@ -210,7 +210,9 @@ class ProgramBuilder:
                     skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
                     parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
                     out = np.empty(mask_words << group.bits, dtype=np.uint64)
-                    merge_constraints(self._constraints.entries, *parts, group.bits, skip, enumerated, WORD_BITS * mask_words, out)
+                    merge_constraints(
+                        self._constraints.entries, *parts, group.bits, skip, enumerated, WORD_BITS * mask_words, out
+                    )
                     own, slices = 0, 0
                     middle.append(gathers.start[-1])
                 else:
@@ -239,7 +241,9 @@ class ProgramBuilder:
         for group in _merge(at_leaf, variable, self._bits, limit - _word_bits(size)):
             parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
             out = np.empty(mask_words << group.bits, dtype=np.uint64)
-            merge_constraints(self._constraints.entries, *parts, group.bits, leaf_bits, size, WORD_BITS * mask_words, out)
+            merge_constraints(
+                self._constraints.entries, *parts, group.bits, leaf_bits, size, WORD_BITS * mask_words, out
+            )
             base.append(end)
             masks.append(out)
             end += len(out)

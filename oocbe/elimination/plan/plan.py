@@ -35,7 +35,7 @@ from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import DiskError
-from oocbe.execution.schedule.simulation import Simulated
+from oocbe.execution.schedule import Simulated
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.semiring import Semiring

@@ -16,8 +16,7 @@ from oocbe.elimination.orders.elimination_speed import (
     SECONDS_A_BUCKET,
 )
 from oocbe.elimination.plan.bucket_forecast import BucketForecast
-from oocbe.execution.schedule.simulation import Simulated, forecast, piece_rows
-from oocbe.execution.schedule.stages import Stage, predicted_stage
+from oocbe.execution.schedule import Simulated, Stage, forecast, piece_rows, predicted_stage
 from oocbe.model.problem import Problem
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.table import format_bytes

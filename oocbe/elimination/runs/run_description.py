@@ -10,7 +10,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.results.numerals import finite
 from oocbe.tables import disk
 from oocbe.tables.folder_lock import LOCK_NAME
-from oocbe.tables.records import read_record
+from oocbe.tables.manifest import read_record
 
 _SIGNS = {"min-sum": 1, "max-sum": -1}
 """Semirings that have bounds: what is known is kept in min-sum."""

@@ -35,12 +35,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
+from oocbe.runtime.faults import fault_point
 from oocbe.runtime.temporary_names import is_temporary
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import fault_point
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
-from oocbe.tables.records import read_record, render_record
+from oocbe.tables.manifest import read_record, render_record
 from oocbe.tables.scratch import is_scratch, remove_orphans
 
 FORMAT_VERSION = 1

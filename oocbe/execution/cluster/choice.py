@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
 from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.slurm import SlurmWorkers
-from oocbe.execution.cluster.slurm_settings import SlurmSettings
+from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
 from oocbe.execution.cluster.workers import use_workers
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.option_values import SLURM, WORKERS

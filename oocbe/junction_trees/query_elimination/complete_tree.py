@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.algebra.complete_tables.complete_stream import BucketFunction, CompleteBucket
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.dense_factors import DenseFactor

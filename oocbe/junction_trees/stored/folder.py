@@ -25,12 +25,12 @@ from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, open_segment
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.faults import fault_point
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import fault_point
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
-from oocbe.tables.records import read_record, render_record
+from oocbe.tables.manifest import read_record, render_record
 
 ORDER_NAME, ORDER_FORMAT = "order.json", "oocbe-tree-order"
 """File name and format name of the record that identifies the tree."""

@@ -20,8 +20,7 @@ from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
-from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.nameless_file import NamelessFile
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 from oocbe.tables.scratch import default_parent
 
 AT_WORK, WAITING = 2, 8

@@ -11,8 +11,7 @@ import pytest
 import oocbe
 from oocbe.execution.cluster import started_workers
 from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.slurm import SlurmWorkers
-from oocbe.execution.cluster.slurm_settings import SlurmSettings
+from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
 from tests.execution.cluster.test_slurm import commands  # noqa: F401
 from tests.helpers.listening import answer_of, code_that_runs, descendants, ports
 from tests.helpers.small_problems import clique

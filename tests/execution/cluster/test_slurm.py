@@ -12,8 +12,7 @@ import pytest
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.errors import ClusterError, UsageError
 from oocbe.execution.cluster import choice, slurm
-from oocbe.execution.cluster.slurm import SlurmWorkers
-from oocbe.execution.cluster.slurm_settings import SlurmSettings
+from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
 from tests.elimination.test_piecewise import complete_problem, run

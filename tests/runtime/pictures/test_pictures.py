@@ -15,7 +15,7 @@ from oocbe.errors import UsageError
 from oocbe.formats import write
 from oocbe.model.results.progress_curve import BucketDone, KnownAt
 from oocbe.runtime.pictures.html import grid
-from oocbe.runtime.pictures.layouts import spring, tree_places
+from oocbe.runtime.pictures.plots import spring, tree_places
 
 pytest.importorskip("matplotlib")
 

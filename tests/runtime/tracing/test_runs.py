@@ -155,7 +155,7 @@ def test_wrong_use(tmp_path):
 
 
 def test_dropped_spans_are_said(tmp_path, monkeypatch):
-    from oocbe.runtime.tracing import session
+    from oocbe.runtime.tracing import trace_file as session
 
     monkeypatch.setattr(session, "Recorder", lambda sink: recorder(sink, most_spans=20))
     from oocbe.runtime.tracing.recorder import Recorder as recorder

@@ -1,17 +1,43 @@
-"""Named fault points for tests: the process is killed there, to show that a run survives a kill at any point.
+"""Faults for tests and the fuzz: a hook into file operations, and named points at which the process is killed.
 
 ``OOCBE_FAULT=message:renamed:3`` kills the process with SIGKILL when it passes the point ``message:renamed`` for the
-third time. Without the variable a point costs one comparison. Points precede and follow each step of a publication
-(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.writer`), and of the life of a run directory and of a stored
-junction tree; :data:`POINTS` and :data:`TREE_POINTS` list them.
+third time, to show that a run survives a kill at any point. Without the variable a point costs one comparison. Points
+precede and follow each step of a publication (:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.writer`), and of the life of
+a run directory and of a stored junction tree; :data:`POINTS` and :data:`TREE_POINTS` list them.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from oocbe.errors import UsageError
+
+Hook = Callable[[str, Path], int | None]
+"""Called with the operation (``create``, ``write``, ``synchronise``, ``rename``, ``folder``, ``remove``, ``read``) and
+the file before it happens; may raise OSError, or return a limit of bytes for a write."""
+
+_hook: Hook | None = None
+
+
+@contextmanager
+def hooked(hook: Hook) -> Iterator[None]:
+    """Within the block, ``hook`` is called for every file operation of this process; for tests."""
+    global _hook
+    outer, _hook = _hook, hook
+    try:
+        yield
+    finally:
+        _hook = outer
+
+
+def before(operation: str, path: Path) -> int | None:
+    """Call the hook, if any."""
+    return None if _hook is None else _hook(operation, path)
+
 
 VARIABLE = "OOCBE_FAULT"
 """Environment variable with the fault point and the number of passings."""
