@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.formats.plain_names import plain_names
+from oocbe.formats.cost_tables import plain_names, tables_of
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-
-MOST_CELLS = 2**20
-"""Assignments of a linear constraint up to which it is written out: the format has it in no form that is read back."""
 
 MOST_DIGITS = 17
 """Digits of a cost, together with its decimals, that toulbar2 surely holds."""
@@ -63,20 +60,10 @@ def render(problem: Problem) -> str:
         domain = str(variable.size) if labels is None else f"[{', '.join(_quoted(label) for label in labels)}]"
         # toulbar2 takes a number in the place of a name for a domain size, be it in quotes or not.
         variables.append(domain if variable.name == str(v) else f"{_quoted(variable.name)}: {domain}")
-    parts: list[tuple[tuple[int, ...], NDArray[np.int64], list[Any], Any]] = [
-        (f.scope, f.tuples, f.values.tolist(), hard if f.default is None else f.default) for f in problem.functions
-    ]
-    for c in problem.constraints:
-        listed, default = (0, hard) if c.allowed else (hard, 0)
-        parts += [(c.scope, c.tuples, [listed] * len(c.tuples), default)]
-    for linear in problem.linear_constraints:
-        if math.prod(len(own) for own in linear.coefficients) > MOST_CELLS:
-            raise UnsupportedError(
-                f"{problem.name}: {linear.name} is over more than {MOST_CELLS:,} assignments, which the cfn format "
-                "would have to list; write it as .wcsp"
-            )
-        wrong = np.argwhere(~linear.to_array())
-        parts.append((linear.scope, wrong, [hard] * len(wrong), 0))
+    parts: list[tuple[tuple[int, ...], NDArray[np.int64], list[Any], Any]] = []
+    for t in tables_of(problem, "the cfn format"):
+        costs = [hard] * len(t.tuples) if t.values is None else t.values.tolist()
+        parts.append((t.scope, t.tuples, costs, hard if t.default is None else t.default))
     if problem.constant:
         parts.append(((), np.zeros((0, 0), dtype=np.int64), [], problem.constant))
     mustbe = f"{'<' if minimises else '>'}{numbers.text(numbers.limit)}"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.formats.cost_tables import parts_of
 from oocbe.model.parts import Constraint, Function
 
 Cost = int | float
@@ -139,17 +140,9 @@ def split(
         keep = np.array(t.costs, np.float64) < math.inf
         costs = np.array(t.costs if keep.all() else [c if c < math.inf else 0 for c in t.costs], dtype)
         keep &= costs - (least if least < math.inf else 0) < most
-        costs[~keep] = 0
-        if not t.rest - least < most:
-            if costs.any():
-                functions.append(Function(t.scope, t.tuples[keep], sign * costs[keep], None))
-            elif keep.sum() < t.size:
-                constraints.append(Constraint(t.scope, t.tuples[keep], allowed=True))
-            continue
-        if not keep.all():
-            constraints.append(Constraint(t.scope, t.tuples[~keep]))
-        if t.default or costs.any():
-            functions.append(Function(t.scope, t.tuples[keep], sign * costs[keep], sign * t.default))
+        default = sign * t.default if t.rest - least < most else None
+        for part in parts_of(t.scope, t.tuples, sign * costs, keep, default, t.size):
+            (functions if isinstance(part, Function) else constraints).append(part)  # type: ignore[arg-type]
     return functions, constraints
 
 

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, amount
+from oocbe.formats.cost_tables import refuse_bounds
 from oocbe.formats.count_questions import CountQuestions
-from oocbe.formats.plain_names import refuse_bounds
 from oocbe.formats.text import Text
-from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 
@@ -220,12 +219,10 @@ def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
         raise UnsupportedError(f"{problem.name}: variable {wide.name!r} has {wide.size} values; clauses have two")
     refuse_bounds(problem, "the format of clauses")
     hard = [f"-{v + 1} 0" for v, size in enumerate(problem.sizes) if size == 1]
-    for c in problem.constraints:
-        forbidden = c.tuples if not c.allowed else np.argwhere(~_dense(problem, c.scope, c.to_array))
+    for c in problem.hard_parts:
+        listed = c.tuples if isinstance(c, Constraint) and not c.allowed else None
+        forbidden = listed if listed is not None else np.argwhere(~_dense(problem, c.scope, c.to_array))
         hard += [_clause(c.scope, row) for row in forbidden.tolist()]
-    for linear in problem.linear_constraints:
-        wrong = np.argwhere(~_dense(problem, linear.scope, _of_linear(linear)))
-        hard += [_clause(linear.scope, row) for row in wrong.tolist()]
     soft: list[tuple[int, str]] = []
     constant = int(problem.constant)
     for f in problem.functions:
@@ -253,10 +250,6 @@ def _dense(problem: Problem, scope: tuple[int, ...], make: Callable[[Sequence[in
     if 2 ** len(scope) > MOST_CELLS:
         raise UnsupportedError(f"{problem.name}: a part over {len(scope)} variables is too large to write as clauses")
     return make(problem.sizes)
-
-
-def _of_linear(linear: LinearConstraint) -> Callable[[Sequence[int]], NDArray[np.bool_]]:
-    return lambda _: linear.to_array()
 
 
 def _clause(scope: tuple[int, ...], row: list[int]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, amount
-from oocbe.formats.dcop_parts import MOST_VALUES, CostTable, cost_tables
+from oocbe.formats.cost_tables import MOST_VALUES, CostTable, cost_tables, parts_of_listed
 from oocbe.formats.frodo_expressions import Template
 from oocbe.formats.text import Text
 from oocbe.formats.xml import Element
 from oocbe.model.dcop import Dcop
-from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
@@ -33,9 +32,6 @@ FORMAT = "XCSP 2.1_FRODO"
 """What the presentation of such a file says."""
 
 REMEDY = "; write constraints as relations with tuples"
-
-MOST_CELLS = 1 << 24
-"""Tuples that a relation is written out for at most."""
 
 SECTIONS = (
     "presentation",
@@ -124,8 +120,8 @@ class _FrodoReader:
         constraints: list[Constraint] = []
         listed = self._root.child("constraints")
         for element in [] if listed is None else listed.children:
-            made = self._constraint(element, relations, templates)
-            (functions if isinstance(made, Function) else constraints).append(made)  # type: ignore[arg-type]
+            for part in self._parts(element, relations, templates):
+                (functions if isinstance(part, Function) else constraints).append(part)  # type: ignore[arg-type]
         semiring = MAX_SUM if self._is_max else MIN_SUM
         name = self._presentation.attributes.get("name", "")
         if name in ("", "?"):
@@ -256,9 +252,10 @@ class _FrodoReader:
             raise element.error(f"found the cost {word[:40]!r}, expected a number or infinity")
         return found
 
-    def _constraint(
+    def _parts(
         self, element: Element, relations: Mapping[str, _Relation], templates: Mapping[str, Template]
-    ) -> Function | Constraint:
+    ) -> Iterable[Function | Constraint]:
+        """What a constraint costs and forbids."""
         name = self._name(element)
         reference = element.attributes.get("reference", "")
         template = templates.get(reference)
@@ -279,36 +276,15 @@ class _FrodoReader:
             )
         if template is not None:
             given = element.needed("parameters").text.decode("utf-8", "replace").split()
-            return template.written_out(given, [self._index[word] for word in scope], self._variables, element)
+            return [template.written_out(given, [self._index[word] for word in scope], self._variables, element)]
         relation = relations[reference]
         variables = tuple(self._index[word] for word in scope)
         tuples = self._tuples(name, relation, variables)
         if relation.semantics != "soft":
-            return Constraint(variables, tuples, allowed=relation.semantics == "supports")
+            return [Constraint(variables, tuples, allowed=relation.semantics == "supports")]
         default = None if relation.default is None or math.isinf(relation.default) else relation.default
-        is_feasible = [not math.isinf(cost) for cost in relation.costs]
-        if default is not None and not all(is_feasible):
-            return self._written_out(relation, variables, tuples, default)
-        kept = [cost for cost in relation.costs if not math.isinf(cost)]
-        is_integral = all(isinstance(cost, int) for cost in kept)
-        values: Values = np.array(kept, dtype=np.int64) if is_integral else np.array(kept, dtype=np.float64)
-        return Function(variables, tuples[np.array(is_feasible, dtype=bool)], values, default)
-
-    def _written_out(
-        self, relation: _Relation, variables: tuple[int, ...], tuples: NDArray[np.int64], default: int | float
-    ) -> Function:
-        """A function whose list forbids some tuples, while others have a default."""
-        shape = [self._variables[v].size for v in variables]
-        if math.prod(shape) > MOST_CELLS:
-            raise relation.element.unsupported(f"a relation with a default over {math.prod(shape):,} tuples", REMEDY)
-        is_integral = all(isinstance(cost, int) or math.isinf(cost) for cost in [*relation.costs, default])
-        dense: Values
-        dense = np.full(shape, default, dtype=np.int64) if is_integral else np.full(shape, default, dtype=np.float64)
-        feasible = np.ones(shape, dtype=bool)
-        for row, cost in zip(map(tuple, tuples.tolist()), relation.costs, strict=True):
-            feasible[row] = not math.isinf(cost)
-            dense[row] = 0 if math.isinf(cost) else cost
-        return Function(variables, np.argwhere(feasible), dense[feasible], None)
+        cells = math.prod(self._variables[v].size for v in variables)
+        return parts_of_listed(variables, tuples, relation.costs, default, cells)
 
     def _tuples(self, name: str, relation: _Relation, variables: tuple[int, ...]) -> NDArray[np.int64]:
         """The rows of a relation as value indices of a constraint's variables."""

@@ -13,11 +13,11 @@ from array import array
 from collections.abc import Collection
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.formats.text import SHOWN_CHARACTERS, Text
-from oocbe.runtime.deadline import check_deadline
+from oocbe.formats.text import Text, shown
+from oocbe.runtime.deadline import looked
 
-LOOK_STEP = (1 << 12) - 1
-"""Tokens, less one, after which reading looks whether the time limit has come; ones in the low bits."""
+LOOK_STEP = 1 << 12
+"""Tokens after which reading looks whether the time limit has come."""
 
 _WORD, _MARK, _QUOTED = range(3)
 _KINDS = {"mark": _MARK, "quoted": _QUOTED}
@@ -39,23 +39,15 @@ class Lexer:
 
     def __init__(self, text: Text, pattern: re.Pattern[str]) -> None:
         self._text = text
-        try:
-            content = text.data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = text.data.count(b"\n", 0, error.start) + 1
-            raise FormatError(
-                text.path, line, f"found the byte 0x{text.data[error.start]:02x}, expected UTF-8"
-            ) from None
+        content = text.decoded()
         integer = "i" if len(content) < 2**31 else "q"
         self._starts, self._ends, self._kinds = array(integer), array(integer), bytearray()
         self._content = content
         end = 0
-        for match in pattern.finditer(content):
+        for match in looked(pattern.finditer(content), LOOK_STEP):
             if match.start() != end:
                 break
             end = match.end()
-            if len(self._kinds) & LOOK_STEP == 0:
-                check_deadline()
             if match.lastgroup is not None:
                 start, past = match.span(match.lastgroup)
                 self._starts.append(start)
@@ -63,7 +55,7 @@ class Lexer:
                 self._kinds.append(_KINDS.get(match.lastgroup, _WORD))
         if end != len(content):
             line = content.count("\n", 0, end) + 1
-            raise FormatError(text.path, line, f"found {_shown(content[end:])}, which does not end, or begins no token")
+            raise FormatError(text.path, line, f"found {shown(content[end:])}, which does not end, or begins no token")
         self.place = 0
 
     def __len__(self) -> int:
@@ -99,7 +91,7 @@ class Lexer:
     def shown(self, place: int | None = None) -> str:
         """A token (None: the next one) for a message."""
         wanted = self.place if place is None else place
-        return "the end of the file" if wanted >= len(self._kinds) else _shown(self._token(wanted))
+        return "the end of the file" if wanted >= len(self._kinds) else shown(self._token(wanted))
 
     def _token(self, place: int) -> str:
         return self._content[self._starts[place] : self._ends[place]]
@@ -185,7 +177,3 @@ def parse_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and "_" not in text else None
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")

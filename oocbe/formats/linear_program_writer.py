@@ -1,7 +1,7 @@
 """Linear systems in the free MPS format and in CPLEX's LP format, the writing side.
 
 :mod:`oocbe.formats.mps` and :mod:`oocbe.formats.lp` read them. Numbers are written to the last digit, unlike by HiGHS,
-which writes 15. Names that readers do not take get ``_`` for what is wrong in them (:mod:`oocbe.formats.plain_names`).
+which writes 15. Names that readers do not take get ``_`` for what is wrong in them (:mod:`oocbe.formats.cost_tables`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from oocbe.errors import UnsupportedError
+from oocbe.formats.cost_tables import plain_names
 from oocbe.formats.lp import RESERVED
-from oocbe.formats.plain_names import plain_names
 from oocbe.model.linear_system import LinearSystem
 
 OBJECTIVE = "objective"

@@ -25,12 +25,12 @@ from functools import partial
 import numpy as np
 
 from oocbe.errors import FormatError, UnsupportedError, amount
-from oocbe.formats.text import SHOWN_CHARACTERS, Text
+from oocbe.formats.text import Text, shown
 from oocbe.model.linear_system import LinearSystem
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 
-LOOK_STEP = (1 << 12) - 1
-"""Lines, less one, after which reading looks whether the time limit has come; ones in the low bits."""
+LOOK_STEP = 1 << 12
+"""Lines after which reading looks whether the time limit has come."""
 
 MOST_NOTES = 3
 """Lines that are left out which are named one by one."""
@@ -96,9 +96,7 @@ def _is_fixed(text: Text) -> bool:
 
 def _lines(text: Text) -> Iterator[tuple[int, bytes]]:
     """Number and content of each line that says something, up to the one after which nothing counts."""
-    for number, line in enumerate(text.data.split(b"\n"), 1):
-        if number & LOOK_STEP == 0:
-            check_deadline()
+    for number, line in enumerate(looked(text.data.split(b"\n"), LOOK_STEP), 1):
         if not line.startswith(b"*") and line.strip():
             yield number, line
             if line.startswith(b"ENDATA"):
@@ -164,7 +162,7 @@ class _Reader:
                 read_line = partial(_refuse, refusal)  # where there is anything in it
                 continue
             if keyword not in sections:
-                raise self._error(f"found {_shown(line.strip())}, expected a section such as ROWS or COLUMNS")
+                raise self._error(f"found {shown(line.strip())}, expected a section such as ROWS or COLUMNS")
             if keyword in begun:
                 raise self._error(f"found the section {keyword.decode()} a second time, expected it once")
             if keyword in (b"COLUMNS", b"RHS", b"RANGES", b"BOUNDS") and b"ROWS" not in begun:
@@ -178,7 +176,7 @@ class _Reader:
         else:
             raise self._error("the file ends, expected ENDATA")
         if self._wanted != self._objective and self._wanted:
-            raise self._error(f"found no row {_shown(self._wanted)} of kind N, which OBJNAME names")
+            raise self._error(f"found no row {shown(self._wanted)} of kind N, which OBJNAME names")
         if b"COLUMNS" not in begun:
             raise self._error("found ENDATA, expected the sections ROWS and COLUMNS before it")
         return self._system()
@@ -186,12 +184,12 @@ class _Reader:
     def _sense(self, fields: list[bytes]) -> None:
         word = b" ".join(fields).upper()
         if word[:3] not in (b"MAX", b"MIN"):
-            raise self._error(f"found {_shown(b' '.join(fields))}, expected MIN or MAX")
+            raise self._error(f"found {shown(b' '.join(fields))}, expected MIN or MAX")
         self._maximises = word.startswith(b"MAX")
 
     def _objective_name(self, fields: list[bytes]) -> None:
         if len(fields) != 1 or self._kinds:
-            raise self._error(f"found {_shown(b' '.join(fields))}, expected the objective's name, before ROWS")
+            raise self._error(f"found {shown(b' '.join(fields))}, expected the objective's name, before ROWS")
         self._wanted = fields[0]
 
     def _row(self, fields: list[bytes]) -> None:
@@ -199,9 +197,9 @@ class _Reader:
             raise self._error(f"found {len(fields)} fields, expected a row's kind and name")
         kind, name = fields[0].upper(), fields[1]
         if kind not in (b"N", b"E", b"L", b"G"):
-            raise self._error(f"found {_shown(fields[0])}, expected a row's kind: N, E, L or G")
+            raise self._error(f"found {shown(fields[0])}, expected a row's kind: N, E, L or G")
         if name in self._kinds:
-            raise self._error(f"found the row {_shown(name)} a second time, expected different names")
+            raise self._error(f"found the row {shown(name)} a second time, expected different names")
         self._kinds[name] = kind
         if kind != b"N":
             self._rows[name] = len(self._rows)
@@ -221,10 +219,10 @@ class _Reader:
             self._integral.append(self._in_marker)
             self._seen = set()
         elif place != len(self._columns) - 1:
-            raise self._error(f"found the variable {_shown(name)} again, expected all its entries together")
+            raise self._error(f"found the variable {shown(name)} again, expected all its entries together")
         for row, value in self._pairs(fields[1:]):
             if row in self._seen:
-                self._leave_out(f"a second coefficient of {_shown(name)} in {_shown(row)}")
+                self._leave_out(f"a second coefficient of {shown(name)} in {shown(row)}")
                 continue
             self._seen.add(row)
             if value and row in self._rows:
@@ -238,15 +236,15 @@ class _Reader:
         if kind.startswith(b"'SOS"):
             raise self._unsupported("a marker begins a special ordered set, which is not supported")
         if kind not in (b"'INTORG'", b"'INTEND'"):
-            raise self._error(f"found the marker {_shown(kind)}, expected 'INTORG' or 'INTEND'")
+            raise self._error(f"found the marker {shown(kind)}, expected 'INTORG' or 'INTEND'")
         if self._in_marker == (kind == b"'INTORG'"):
-            raise self._error(f"found the marker {_shown(kind)}, expected 'INTORG' and 'INTEND' in turn")
+            raise self._error(f"found the marker {shown(kind)}, expected 'INTORG' and 'INTEND' in turn")
         self._in_marker = not self._in_marker
 
     def _right_side(self, fields: list[bytes]) -> None:
         for row, value in self._pairs(self._without_vector("right-hand side", fields), infinite=True):
             if row in self._right:
-                self._leave_out(f"a second right-hand side of {_shown(row)}")
+                self._leave_out(f"a second right-hand side of {shown(row)}")
                 continue
             self._right[row] = value
             if row == self._objective:
@@ -258,7 +256,7 @@ class _Reader:
         for row, value in self._pairs(self._without_vector("range", fields), infinite=True):
             if row in self._ranges or row not in self._rows:
                 what = "a second range" if row in self._rows else "a range of an objective"
-                self._leave_out(f"{what} ({_shown(row)})")
+                self._leave_out(f"{what} ({shown(row)})")
                 continue
             self._ranges[row] = value
 
@@ -274,7 +272,7 @@ class _Reader:
         first = self._vectors.setdefault(what, name)
         if first != name:
             raise self._unsupported(
-                f"a second vector of {what}s ({_shown(name)}, {_shown(first)}); only one is supported"
+                f"a second vector of {what}s ({shown(name)}, {shown(first)}); only one is supported"
             )
 
     def _bound(self, fields: list[bytes]) -> None:
@@ -283,7 +281,7 @@ class _Reader:
             raise self._unsupported(f"a bound of type {kind.decode()} makes a variable semicontinuous: not supported")
         if kind not in _WITHOUT_VALUE + _WITH_VALUE:
             known = b", ".join(_WITH_VALUE + _WITHOUT_VALUE).decode()
-            raise self._error(f"found {_shown(fields[0])}, expected a bound's type: {known}")
+            raise self._error(f"found {shown(fields[0])}, expected a bound's type: {known}")
         needed = 2 + (kind in _WITH_VALUE)
         has_vector = len(fields) > needed or (len(fields) == needed and fields[1] not in self._columns)
         if not needed <= len(fields) <= (4 if kind in _WITHOUT_VALUE else needed + 1):
@@ -291,12 +289,12 @@ class _Reader:
         name = fields[1 + has_vector] if 1 + has_vector < len(fields) else fields[1]
         self._check_vector("bound", fields[1] if has_vector else b"")
         if name not in self._columns:
-            raise self._error(f"found a bound of {_shown(name)}, expected a variable of the section COLUMNS")
+            raise self._error(f"found a bound of {shown(name)}, expected a variable of the section COLUMNS")
         place = self._columns[name]
         value = self._number_of(fields[-1], infinite=True) if kind in _WITH_VALUE else 0.0
         is_lower, is_upper = kind not in (b"UP", b"UI", b"PL"), kind not in (b"LO", b"LI", b"MI")
         if (is_lower and place in self._lower) or (is_upper and place in self._upper):
-            self._leave_out(f"a second bound of {_shown(name)} ({kind.decode()})")
+            self._leave_out(f"a second bound of {shown(name)} ({kind.decode()})")
             return
         if kind in (b"BV", b"LI", b"UI"):
             self._integral[place] = True
@@ -305,7 +303,7 @@ class _Reader:
         if is_upper:
             self._upper[place] = {b"BV": 1.0, b"FR": math.inf, b"PL": math.inf}.get(kind, value)
         if self._lower.get(place, 0.0) >= 1e20 or self._upper.get(place, 0.0) <= -1e20:
-            raise self._error(f"found {_shown(fields[-1])}, expected a bound of {_shown(name)} that leaves it a value")
+            raise self._error(f"found {shown(fields[-1])}, expected a bound of {shown(name)} that leaves it a value")
 
     def _leave_out(self, what: str) -> None:
         self._left_out.append(f"{self._text.path}, line {self.number}: {what} is left out")
@@ -313,7 +311,7 @@ class _Reader:
     def _pairs(self, fields: list[bytes], infinite: bool = False) -> Iterator[tuple[bytes, float]]:
         for row, number in zip(fields[::2], fields[1::2], strict=True):
             if row not in self._kinds:
-                raise self._error(f"found {_shown(row)}, expected a row of the section ROWS")
+                raise self._error(f"found {shown(row)}, expected a row of the section ROWS")
             yield row, self._number_of(number, infinite)
 
     def _number_of(self, word: bytes, infinite: bool = False) -> float:
@@ -322,7 +320,7 @@ class _Reader:
         except ValueError:
             value = math.nan
         if math.isnan(value) or b"_" in word or (math.isinf(value) and not infinite):
-            raise self._error(f"found {_shown(word)}, expected a {'' if infinite else 'finite '}number")
+            raise self._error(f"found {shown(word)}, expected a {'' if infinite else 'finite '}number")
         return value
 
     def _system(self) -> LinearSystem:
@@ -393,8 +391,3 @@ def _refuse(refusal: UnsupportedError, _: list[bytes]) -> None:
 
 def _decoded(name: bytes) -> str:
     return name.decode("utf-8", errors="backslashreplace")
-
-
-def _shown(word: bytes) -> str:
-    text = _decoded(word[: SHOWN_CHARACTERS + 1])
-    return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")

@@ -12,29 +12,28 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.formats.dcop_parts import MOST_VALUES
+from oocbe.formats.cost_tables import MOST_VALUES, parts_of_listed
 from oocbe.formats.expressions import KNOWN_FUNCTIONS, Expression, ExpressionError, parse_expression
 from oocbe.formats.text import Text
 from oocbe.formats.yaml_nodes import Node, Scalar, parse_yaml
 from oocbe.model.dcop import Dcop
-from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, looked
 
 MOST_CELLS = 1 << 24
 """Assignments that a constraint is written out for at most."""
 
-LOOK_STEP = (1 << 4) - 1
-"""Assignments, less one, after which reading looks whether the time limit has come; ones in the low bits."""
+LOOK_STEP = 1 << 4
+"""Assignments after which reading looks whether the time limit has come."""
 
 SECTIONS = (
     "name",
@@ -88,7 +87,7 @@ class _PydcopReader:
         self._functions: list[Function] = []
         self._constraints: list[Constraint] = []
         self._sign = 1
-        self._known: dict[Hashable, tuple[Function, list[int]]] = {}
+        self._known: dict[Hashable, tuple[list[Function | Constraint], list[int]]] = {}
 
     def read(self) -> Dcop:
         name = self._top["name"].word("the problem's name") if "name" in self._top else self._text.stem
@@ -180,7 +179,7 @@ class _PydcopReader:
             names = [written[place] for place in order]
             if scope is None or set(names) <= set(scope):
                 indices = tuple(self._index[name] for name in names)
-                self._functions.append(Function(indices, known.tuples, known.values, known.default))
+                self._add(replace(part, scope=indices) for part in known)
                 return
         try:
             expression = parse_expression(text)
@@ -201,9 +200,10 @@ class _PydcopReader:
             )
         values = self._evaluated(expression, what, node, names, domains)
         every = np.indices([len(d.values) for d in domains]).reshape(len(names), cells).T
-        self._add_function(names, every, values, None, node)
+        parts = self._parts(names, every, values, None, node)
+        self._add(parts)
         if key is not None and set(names) <= set(written):
-            self._known[key] = self._functions[-1], [written.index(name) for name in names]
+            self._known[key] = parts, [written.index(name) for name in names]
 
     def _template(self, text: str) -> tuple[Hashable, list[str]]:
         """What expressions share that differ in names of variables only, and these in the order of the text.
@@ -230,9 +230,7 @@ class _PydcopReader:
         """The value of every assignment, the last variable changing fastest."""
         found = []
         trial: dict[str, Scalar] = dict(self._external)
-        for number, assigned in enumerate(itertools.product(*(d.values for d in domains))):
-            if not number & LOOK_STEP:
-                check_deadline()
+        for assigned in looked(itertools.product(*(d.values for d in domains)), LOOK_STEP):
             trial.update(zip(names, assigned, strict=True))
             try:
                 found.append(expression.value(trial))
@@ -276,7 +274,7 @@ class _PydcopReader:
         if default is not None and math.isinf(default):
             self._refuse_infinity(node, name, default)
             default = None
-        self._add_function(names, tuples_array, list(rows.values()), default, node)
+        self._add(self._parts(names, tuples_array, list(rows.values()), default, node))
 
     def _row(self, node: Node, name: str, words: Sequence[str], domains: Sequence[_Domain]) -> tuple[int, ...]:
         if len(words) != len(domains):
@@ -291,30 +289,27 @@ class _PydcopReader:
         if value * self._sign < 0:
             raise node.error(f"{name}: found {value}, expected no value that is infinitely good")
 
-    def _add_function(
+    def _add(self, parts: Iterable[Function | Constraint]) -> None:
+        for part in parts:
+            (self._functions if isinstance(part, Function) else self._constraints).append(part)  # type: ignore[arg-type]
+
+    def _parts(
         self,
         names: Sequence[str],
         tuples: NDArray[np.int64],
         values: list[int | float],
         default: int | float | None,
         node: Node,
-    ) -> None:
+    ) -> list[Function | Constraint]:
+        """What a table costs and forbids."""
         scope = tuple(self._index[name] for name in names)
-        is_finite = [not isinstance(value, float) or math.isfinite(value) for value in values]
-        if not all(is_finite):
-            for value in {value for value in values if not math.isfinite(value)}:
-                self._refuse_infinity(node, "a constraint", value)
-            finite = np.array(is_finite, dtype=bool)
-            if default is not None:
-                self._constraints.append(Constraint(scope, tuples[~finite]))
-            tuples, values = tuples[finite], [value for value in values if math.isfinite(value)]
-        array: Values
-        is_integral = all(isinstance(value, int) for value in values)
+        for value in {value for value in values if isinstance(value, float) and math.isinf(value)}:
+            self._refuse_infinity(node, "a constraint", value)
+        cells = math.prod(len(self._variables[name].values) for name in names)
         try:
-            array = np.array(values, dtype=np.int64) if is_integral else np.array(values, dtype=np.float64)
+            return list(parts_of_listed(scope, tuples, values, default, cells))
         except OverflowError:
             raise node.error("found an integer beyond 64 bits, expected a smaller one") from None
-        self._functions.append(Function(scope, tuples, array, default))
 
     def _agents(self) -> list[str]:
         section = self._top.get("agents")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.dcop_parts import CostTable, cost_tables
+from oocbe.formats.cost_tables import CostTable, cost_tables
 from oocbe.formats.yaml_nodes import resolved
 from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Variable

@@ -14,19 +14,19 @@ from fractions import Fraction
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.plain_names import refuse_bounds
+from oocbe.formats.cost_tables import refuse_bounds
 from oocbe.formats.text import Text
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 
 LARGEST_VARIABLE = 2**24
 """Number of a variable at most; more are damage."""
 
-LOOK_STEP = (1 << 12) - 1
-"""Lines, less one, after which reading looks whether the time limit has come; ones in the low bits."""
+LOOK_STEP = 1 << 12
+"""Lines after which reading looks whether the time limit has come."""
 
 Terms = dict[tuple[int, ...], int | float]
 
@@ -40,9 +40,7 @@ def parse(text: Text) -> Problem:
         raise text.error(len(text), f"the file ends after {found} coefficients, expected {abs(entries)}")
     text.expect_end(2 + 3 * abs(entries), f"{abs(entries)} coefficients")
     terms: Terms = {}
-    for token in range(2, 2 + 3 * abs(entries), 3):
-        if token & LOOK_STEP == 2:
-            check_deadline()
+    for token in looked(range(2, 2 + 3 * abs(entries), 3), LOOK_STEP):
         i, j = (text.integer(token + k, "a variable", 1, abs(count)) - 1 for k in (0, 1))
         place = token + 2
         value = (

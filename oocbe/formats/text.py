@@ -135,6 +135,14 @@ class Text:
         """The file's (decompressed) bytes."""
         return self._data
 
+    def decoded(self) -> str:
+        """The file as a string; FormatError where it is not UTF-8."""
+        try:
+            return self._data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            what = f"found the byte 0x{self._data[error.start]:02x}, expected UTF-8"
+            raise FormatError(self.path, self.line_of(error.start), what) from None
+
     def __len__(self) -> int:
         return self._tokens[-1]
 
@@ -205,8 +213,7 @@ class Text:
     def shown(self, token: int) -> str:
         """A token for a message, quoted and cut to a reasonable length."""
         start, end = self.span(token)
-        text = self._data[start : min(end, start + SHOWN_CHARACTERS + 1)].decode("utf-8", errors="backslashreplace")
-        return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")
+        return shown(self._data[start : min(end, start + SHOWN_CHARACTERS + 1)])
 
     def word(self, token: int, what: str) -> str:
         """A token as a string; FormatError where the file has ended."""
@@ -323,6 +330,14 @@ class Text:
         if first + count > len(self):
             missing = "" if count == 1 else f" ({count} numbers, {max(0, len(self) - first)} left)"
             raise self.error(len(self), f"the file ends, expected {what}{missing}")
+
+
+def shown(content: str | bytes) -> str:
+    """A part of a file for a message, quoted and cut to a reasonable length."""
+    text = content[: SHOWN_CHARACTERS + 1]
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", errors="backslashreplace")
+    return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")
 
 
 def _float_or_nan(word: bytes) -> float:

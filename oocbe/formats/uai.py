@@ -133,14 +133,10 @@ def render(problem: Problem) -> str:
         values, feasible = function.to_array(problem.sizes)
         scopes.append(function.scope)
         tables.append(np.where(feasible, values, 0))
-    for constraint in problem.constraints:
+    for constraint in problem.hard_parts:
         _check_cells(problem, constraint.scope)
         scopes.append(constraint.scope)
         tables.append(constraint.to_array(problem.sizes).astype(np.int64))
-    for linear in problem.linear_constraints:
-        _check_cells(problem, linear.scope)
-        scopes.append(linear.scope)
-        tables.append(linear.to_array().astype(np.int64))
     lines = ["MARKOV", str(len(problem.variables)), " ".join(map(str, problem.sizes)), str(len(scopes))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope in scopes]
     lines += [_render_table(problem, table) for table in tables]

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats import global_counts, global_sums, global_walks
+from oocbe.formats.cost_tables import parts_of
 from oocbe.formats.global_costs import Decomposed
 from oocbe.formats.global_reader import GlobalReader
 from oocbe.formats.text import Text
@@ -80,17 +81,9 @@ class _PartsRead:
 
     def add(self, scope: tuple[int, ...], default: int, tuples: Tuples, costs: NDArray[np.int64]) -> None:
         """Split one cost function in extension into hard and soft parts."""
-        soft = costs < self.top
-        if default >= self.top:
-            if costs[soft].any():
-                self.functions.append(Function(scope, tuples[soft], costs[soft], None))
-            else:
-                self.constraints.append(Constraint(scope, tuples[soft], allowed=True))
-            return
-        if not soft.all():
-            self.constraints.append(Constraint(scope, tuples[~soft]))
-        if default != 0 or costs[soft].any():
-            self.functions.append(Function(scope, tuples[soft], costs[soft], default))
+        cells = math.prod(self.decomposed.sizes[v] for v in scope)
+        for part in parts_of(scope, tuples, costs, costs < self.top, None if default >= self.top else default, cells):
+            (self.functions if isinstance(part, Function) else self.constraints).append(part)  # type: ignore[arg-type]
 
     def add_decomposed(self) -> None:
         """Add what global cost functions have come to."""

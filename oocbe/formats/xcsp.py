@@ -20,8 +20,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.formats import xcsp_globals, xcsp_resources, xcsp_walks
 from oocbe.formats.text import Text
 from oocbe.formats.xcsp_expressions import Expression, Unread, call, constant, variable
-from oocbe.formats.xcsp_parts import Arguments, Parts, split_words
-from oocbe.formats.xcsp_reading import Gathered, Reading, has_a_row, is_reified, read_reified
+from oocbe.formats.xcsp_reading import Arguments, Gathered, Reading, has_a_row, is_reified, read_reified, split_words
 from oocbe.formats.xcsp_relations import Relations
 from oocbe.formats.xcsp_tables import as_indices, is_hybrid, read_hybrid_tuples, read_tuples
 from oocbe.formats.xcsp_variables import Variables
@@ -56,7 +55,7 @@ class _XcspReader:
         self._root = root
         self._variables = Variables()
         self._relations = Relations(self._variables)
-        self._parts = Parts(self._variables)
+        self._rest = 0
         self._tables: dict[tuple[int, ...], _Table] = {}
         self._short: list[ShortTable] = []
         self._left_out: list[str] = []
@@ -109,10 +108,12 @@ class _XcspReader:
             try:
                 if element.tag == "slide":
                     self._slide(element)
-                elif is_reified(element):
-                    read_reified(self._readers[element.tag], element, arguments, self._parts, self._relations)
+                    return
+                read, reading = self._readers[element.tag], Reading(element, arguments, self._relations, self._rest)
+                if is_reified(element):
+                    read_reified(read, reading)
                 else:
-                    self._readers[element.tag](Reading(element, arguments, self._parts, self._relations))
+                    read(reading)
             except Unread as unread:
                 self._leave_out(element, f"<{element.tag}> with {unread}")
 
@@ -126,7 +127,7 @@ class _XcspReader:
             raise element.error("found an empty <group>, expected a constraint and <args>")
         template, *instances = element.children
         within = self._text.data[template.offset : instances[0].offset if instances else template.offset]
-        self._parts.rest = 1 + max((int(number) for number in _PARAMETERS.findall(within)), default=-1)
+        self._rest = 1 + max((int(number) for number in _PARAMETERS.findall(within)), default=-1)
         for args in instances:
             if args.tag != "args":
                 raise args.error(f"found <{args.tag}>, expected <args>")
@@ -153,18 +154,18 @@ class _XcspReader:
             raise listed.error(f"found the offset {offset[:40]!r}, expected an integer of at least 1")
         within = self._text.data[template.offset : _end_of(template)]
         arity = 1 + max((int(number) for number in _PARAMETERS.findall(within)), default=-1)
-        scope = self._parts.scope(listed, None)
+        scope = Reading(listed, None, self._relations).scope(listed)
         if b"%..." in within or not 1 <= arity <= len(scope):
             raise element.error(f"found a <slide> with {arity} parameters over {len(scope)} variables")
         is_circular = element.attributes.get("circular", "false") == "true"
-        self._parts.rest = arity
+        self._rest = arity
         for start in range(0, len(scope) if is_circular else len(scope) - arity + 1, int(offset)):
             self._constraint(template, [scope[(start + place) % len(scope)] for place in range(arity)])
 
     def _extension(self, reading: Reading) -> None:
         reading.only("list", "supports", "conflicts")
         element = reading.element
-        scope = self._parts.scope(element.needed("list"), reading.arguments)
+        scope = reading.scope(element.needed("list"))
         supports, conflicts = element.child("supports"), element.child("conflicts")
         if (supports is None) == (conflicts is None):
             raise element.error("found an <extension>, expected either <supports> or <conflicts> in it")
@@ -203,7 +204,7 @@ class _XcspReader:
     def _instantiation(self, reading: Reading) -> None:
         reading.only("list", "values")
         element = reading.element
-        scope = self._parts.scope(element.needed("list"), reading.arguments)
+        scope = reading.scope(element.needed("list"))
         values = reading.integers("values")
         if len(values) != len(scope):
             raise element.error(f"found {len(values)} values for {len(scope)} variables, expected one each")
@@ -220,7 +221,7 @@ class _XcspReader:
         for element in section.children[:1]:
             if element.tag not in ("minimize", "maximize"):
                 raise element.error(f"found <{element.tag}>, expected <minimize> or <maximize>")
-            reading = Reading(element, None, self._parts, self._relations)
+            reading = Reading(element, None, self._relations)
             try:
                 self._relations.set_objective(_objective_terms(reading), element.tag == "maximize")
             except (Unread, UnsupportedError) as unread:

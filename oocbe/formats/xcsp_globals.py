@@ -32,7 +32,7 @@ def _intension(reading: Reading) -> None:
     function = reading.element.child("function")
     reading.only("function")
     source = reading.element if function is None else function
-    reading.post(reading.parts.expression(source, reading.arguments))
+    reading.post(reading.expression(source))
 
 
 def _clause(reading: Reading) -> None:
@@ -51,7 +51,7 @@ def terms_of(reading: Reading) -> list[tuple[int, Expression]]:
     coeffs = reading.element.child("coeffs")
     if coeffs is None:
         return [(1, part) for part in listed]
-    coefficients = reading.parts.values(coeffs, reading.arguments)
+    coefficients = reading.values(coeffs)
     if len(coefficients) != len(listed):
         raise reading.element.error(
             f"found {len(coefficients)} coefficients of {len(listed)} variables, expected one each"
@@ -64,7 +64,7 @@ def terms_of(reading: Reading) -> list[tuple[int, Expression]]:
 
 def _count(reading: Reading) -> None:
     reading.only("list", "values", "condition")
-    values = reading.parts.values(reading.element.needed("values"), reading.arguments)
+    values = reading.values(reading.element.needed("values"))
     terms = [(1, is_one_of(part, values)) for part in reading.listed()]
     reading.relations.add_sum(terms, reading.condition(), reading.name)
 
@@ -95,9 +95,9 @@ def presences(reading: Reading, listed: Sequence[Expression]) -> list[Expression
 def _cardinality(reading: Reading) -> None:
     reading.only("list", "values", "occurs", attributes=("closed",))
     listed, values_element = reading.listed(), reading.element.needed("values")
-    values = reading.parts.values(values_element, reading.arguments)
+    values = reading.values(values_element)
     occurs = reading.element.needed("occurs")
-    counts = reading.parts.conditions(occurs, reading.arguments)
+    counts = reading.conditions(occurs)
     if len(counts) != len(values):
         raise occurs.error(f"found {len(counts)} numbers of occurrences of {len(values)} values, expected one each")
     for value, condition in zip(values, counts, strict=True):
@@ -117,7 +117,7 @@ def _all_different(reading: Reading) -> None:
         for line in [*rows, *zip(*rows, strict=True)]:
             differ(reading, line, excepted)
     elif len(reading.lists) > 1:
-        lists = [reading.parts.expressions(own, reading.arguments) for own in reading.lists]
+        lists = [reading.expressions(own) for own in reading.lists]
         if len(set(map(len, lists))) != 1:
             raise reading.element.error("found lists of different lengths, expected the same")
         rows = [] if except_element is None else read_tuples(except_element, len(lists[0])).tolist()
@@ -144,16 +144,16 @@ def differ(reading: Reading, listed: Sequence[Expression], excepted: set[int]) -
 def matrix_of(reading: Reading, tag: str = "matrix") -> list[list[Expression]]:
     """Rows of a child such as ``<matrix>``: ``(x[0],3)(x[1],4)``, or a word for all of an array with two dimensions."""
     element = reading.element.needed(tag)
-    words = reading.parts.words(element, reading.arguments)
+    words = reading.words(element)
     rows: list[list[Expression]] = []
     for word in words:
         text = str(word)
         if isinstance(word, int) or not text.startswith("("):
-            rows += [[variable(v) for v in row] for row in reading.parts.variables.rows_of(element, text)]
+            rows += [[variable(v) for v in row] for row in reading.variables.rows_of(element, text)]
             continue
         for row in _ROW.findall(text):
             cells = [cell.strip() for cell in row.split(",")]
-            rows.append([part for cell in cells for part in reading.parts.of_cell(element, cell, reading.arguments)])
+            rows.append([part for cell in cells for part in reading.of_cell(element, cell)])
     if not rows or len(set(map(len, rows))) != 1:
         raise element.error("found rows of different lengths, or none, expected a matrix such as (x,y)(1,2)")
     return rows
@@ -173,7 +173,7 @@ def _ordered(reading: Reading) -> None:
     lengths = [constant(0)] * len(listed)
     found = reading.element.child("lengths")
     if found is not None:
-        lengths = reading.parts.values(found, reading.arguments)
+        lengths = reading.values(found)
         if not len(listed) - 1 <= len(lengths) <= len(listed):
             raise found.error(f"found {len(lengths)} lengths of {len(listed)} variables, expected one less")
     for one, length, other in zip(listed, lengths, listed[1:], strict=False):
@@ -236,9 +236,7 @@ def _place_of_extremum(operator: str) -> Callable[[Reading], None]:
 def _element(reading: Reading) -> None:
     reading.only("list", "matrix", "index", "value", "condition", attributes=("startRowIndex", "startColIndex", "rank"))
     value = reading.element.child("value")
-    condition = (
-        reading.condition() if value is None else Condition("eq", reading.parts.expression(value, reading.arguments))
-    )
+    condition = reading.condition() if value is None else Condition("eq", reading.expression(value))
     index = reading.element.child("index")
     rank = "any" if index is None else index.attributes.get("rank", "any")
     if rank != "any":
@@ -246,11 +244,11 @@ def _element(reading: Reading) -> None:
     if reading.element.child("matrix") is not None:
         _matrix_element(reading, condition)
         return
-    listed = reading.parts.values(reading.element.needed("list"), reading.arguments)
+    listed = reading.values(reading.element.needed("list"))
     if index is None:
         reading.post(call("or", *map(condition.of, listed)))
         return
-    chosen = reading.parts.expression(index, reading.arguments)
+    chosen = reading.expression(index)
     first = reading.first_index(reading.element.needed("list"))
     _select(reading, [chosen], [first], [len(listed)], listed, condition)
 
@@ -294,11 +292,11 @@ def _channel(reading: Reading) -> None:
     lists = reading.lists or [reading.element]
     if len(lists) > 2:
         raise Unread("more than two lists")
-    scopes = [reading.parts.expressions(own, reading.arguments) for own in lists]
+    scopes = [reading.expressions(own) for own in lists]
     firsts = [reading.first_index(own) for own in lists]
     value = reading.element.child("value")
     if value is not None:
-        chosen = reading.parts.expression(value, reading.arguments)
+        chosen = reading.expression(value)
         for place, part in enumerate(scopes[0]):
             reading.post(call("iff", call("eq", part, constant(1)), call("eq", chosen, constant(firsts[0] + place))))
         reading.post(call("in", chosen, *(constant(firsts[0] + place) for place in range(len(scopes[0])))))

@@ -17,12 +17,12 @@ MOST_TIMES = 2**16
 def _cumulative(reading: Reading) -> None:
     reading.only("origins", "lengths", "ends", "heights", "condition")
     starts = [_single(reading, part) for part in reading.of("origins")]
-    lengths = reading.parts.values(reading.element.needed("lengths"), reading.arguments)
-    heights = reading.parts.values(reading.element.needed("heights"), reading.arguments)
+    lengths = reading.values(reading.element.needed("lengths"))
+    heights = reading.values(reading.element.needed("heights"))
     _same_number(reading, starts, lengths, heights)
     ends = reading.element.child("ends")
     if ends is not None:
-        listed = reading.parts.expressions(ends, reading.arguments)
+        listed = reading.expressions(ends)
         _same_number(reading, starts, listed)
         for start, length, end in zip(starts, lengths, listed, strict=True):
             reading.post(call("eq", call("add", start, length), end))
@@ -96,7 +96,7 @@ def _boxes(reading: Reading, tag: str) -> list[Sequence[Expression]]:
     element = reading.element.needed(tag)
     if element.text.lstrip().startswith(b"("):
         return list(matrix_of(reading, tag))
-    return [(part,) for part in reading.parts.values(element, reading.arguments)]
+    return [(part,) for part in reading.values(element)]
 
 
 def _bin_packing(reading: Reading) -> None:
@@ -117,10 +117,7 @@ def _of_bins(reading: Reading, listed: Sequence[Expression]) -> dict[int, Condit
         if owner is None:
             continue
         first = reading.first_index(owner)
-        found = {
-            first + number: Condition(operator, part)
-            for number, part in enumerate(reading.parts.values(owner, reading.arguments))
-        }
+        found = {first + number: Condition(operator, part) for number, part in enumerate(reading.values(owner))}
         for part in listed:
             reading.post(call("in", part, *map(constant, found)))
         return found
@@ -138,7 +135,7 @@ def _knapsack(reading: Reading) -> None:
     for tag, child in zip(("weights", "profits"), conditions, strict=True):
         numbers = reading.integers(tag)
         _same_number(reading, listed, numbers)
-        condition = reading.parts.condition(child, reading.arguments)
+        condition = reading.condition_of(child)
         reading.relations.add_sum(list(zip(numbers, listed, strict=True)), condition, reading.name)
 
 

@@ -127,7 +127,7 @@ def _lex(reading: Reading) -> None:
         rows = matrix_of(reading)
         groups: list[list[Sequence[Expression]]] = [list(rows), list(zip(*rows, strict=True))]
     else:
-        groups = [[reading.parts.expressions(own, reading.arguments) for own in reading.lists]]
+        groups = [[reading.expressions(own) for own in reading.lists]]
     for lists in groups:
         for one, other in itertools.pairwise(lists):
             if len(one) != len(other):

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.formats.text import SHOWN_CHARACTERS, Text
-from oocbe.runtime.deadline import check_deadline
+from oocbe.formats.text import Text, shown
+from oocbe.runtime.deadline import looked
 
 DEEPEST = 64
 """Elements within one another at most."""
 
-LOOK_STEP = (1 << 10) - 1
-"""Tags, less one, after which reading looks whether the time limit has come; ones in the low bits."""
+LOOK_STEP = 1 << 10
+"""Tags after which reading looks whether the time limit has come."""
 
 _NAME = rb"[A-Za-z_][A-Za-z0-9_.:-]*"
 _OPEN = re.compile(rb"<(" + _NAME + rb")((?:\s+" + _NAME + rb"\s*=\s*(?:\"[^\"<]*\"|'[^'<]*'))*)\s*(/?)>")
@@ -102,9 +102,7 @@ def parse_xml(file: Text) -> Element:
     inside: list[Element] = []
     document_type = _BEFORE_ROOT.match(file.data)
     before = 0 if document_type is None else document_type.end()
-    for count, (start, end) in enumerate(_tags(file, before)):
-        if count & LOOK_STEP == 0:
-            check_deadline()
+    for start, end in looked(_tags(file, before), LOOK_STEP):
         is_end = file.data.startswith(b"</", start)
         if not (is_end and inside and not inside[-1].children):
             _expect_blank(file, before, start)
@@ -113,13 +111,13 @@ def parse_xml(file: Text) -> Element:
             closing = _CLOSE.fullmatch(file.data, start, end)
             if closing is None or not inside or closing[1].decode() != inside[-1].tag:
                 expected = f"</{inside[-1].tag}>" if inside else "no end tag"
-                raise _error(file, start, f"found {_shown(file.data[start:end])}, expected {expected}")
+                raise _error(file, start, f"found {shown(file.data[start:end])}, expected {expected}")
             element = inside.pop()
             element.end = element.start if element.children else start
             continue
         opening = _OPEN.fullmatch(file.data, start, end)
         if opening is None:
-            raise _error(file, start, f"found {_shown(file.data[start:end])}, expected a tag")
+            raise _error(file, start, f"found {shown(file.data[start:end])}, expected a tag")
         element = Element(file, opening[1].decode(), _attributes(file, opening), start, start=end, end=end)
         if inside:
             inside[-1].children.append(element)
@@ -142,7 +140,7 @@ def parse_xml(file: Text) -> Element:
 def _expect_blank(file: Text, start: int, end: int) -> None:
     rest = _BETWEEN.sub(b"", file.data[start:end]).strip()
     if rest:
-        raise _error(file, start, f"found {_shown(rest)} outside the elements that have text, expected an element")
+        raise _error(file, start, f"found {shown(rest)} outside the elements that have text, expected an element")
 
 
 def _tags(file: Text, begin: int) -> Iterator[tuple[int, int]]:
@@ -158,7 +156,7 @@ def _tags(file: Text, begin: int) -> Iterator[tuple[int, int]]:
             raise _error(
                 file,
                 place,
-                f"found {_shown(data[place : place + 60])}, expected elements only: document types of more than "
+                f"found {shown(data[place : place + 60])}, expected elements only: document types of more than "
                 "elements and attributes, entities and character data sections are not read",
             )
         else:
@@ -193,9 +191,7 @@ def _replaced(file: Text, content: bytes, offset: int) -> bytes:
 
     def replacement(match: re.Match[bytes]) -> bytes:
         if match[1] not in _KNOWN:
-            raise _error(
-                file, offset + match.start(), f"found the entity {_shown(match[0])}, expected &lt; or the like"
-            )
+            raise _error(file, offset + match.start(), f"found the entity {shown(match[0])}, expected &lt; or the like")
         return _KNOWN[match[1]]
 
     return _ENTITY.sub(replacement, content)
@@ -203,8 +199,3 @@ def _replaced(file: Text, content: bytes, offset: int) -> bytes:
 
 def _error(file: Text, offset: int, message: str) -> FormatError:
     return FormatError(file.path, file.line_of(offset), message)
-
-
-def _shown(content: bytes) -> str:
-    text = content[: SHOWN_CHARACTERS + 1].decode("utf-8", errors="backslashreplace")
-    return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")

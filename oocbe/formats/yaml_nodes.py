@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from oocbe.errors import FormatError
-from oocbe.formats.text import SHOWN_CHARACTERS, Text
-from oocbe.runtime.deadline import check_deadline
+from oocbe.formats.text import SHOWN_CHARACTERS, Text, shown
+from oocbe.runtime.deadline import looked
 
 DEEPEST = 64
 """Nodes within one another at most."""
 
-LOOK_STEP = (1 << 10) - 1
-"""Events, less one, after which reading looks whether the time limit has come; ones in the low bits."""
+LOOK_STEP = 1 << 10
+"""Events after which reading looks whether the time limit has come."""
 
 Scalar = str | int | float | bool | None
 """What a plain value may be."""
@@ -54,7 +54,7 @@ class Node:
         """What it is, for a message."""
         if self.kind != "value":
             return f"a {self.kind}"
-        return repr(self.text if len(self.text) <= SHOWN_CHARACTERS else self.text[:SHOWN_CHARACTERS] + "…")
+        return shown(self.text)
 
     @property
     def scalar(self) -> Scalar:
@@ -121,11 +121,7 @@ def parse_yaml(file: Text) -> Node:
     """The root of a file; FormatError with the line where it is no YAML, or has what is not read."""
     import yaml  # only for files of this format
 
-    try:
-        content = file.data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = file.data.count(b"\n", 0, error.start) + 1
-        raise FormatError(file.path, line, f"found the byte 0x{file.data[error.start]:02x}, expected UTF-8") from None
+    content = file.decoded()
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _root(file, yaml.parse(content, Loader=loader))
@@ -141,9 +137,7 @@ def _root(file: Text, events: Iterator[Any]) -> Node:
     inside: list[Node] = []
     waiting: list[Node | None] = []  # for each mapping or list that is open, the key whose value comes next
     root: Node | None = None
-    for number, event in enumerate(events):
-        if not number & LOOK_STEP:
-            check_deadline()
+    for event in looked(events, LOOK_STEP):
         kind = type(event).__name__
         line = event.start_mark.line + 1
         if kind in ("MappingEndEvent", "SequenceEndEvent"):

@@ -242,8 +242,11 @@ class LinearConstraint:
         """Whether even the least left-hand side exceeds the capacity."""
         return self.least > self.capacity
 
-    def to_array(self) -> NDArray[np.bool_]:
-        """Dense form: True for permitted tuples, one axis per scope variable; exact, even for sums beyond 64 bits."""
+    def to_array(self, sizes: Sequence[int] = ()) -> NDArray[np.bool_]:
+        """Dense form: True for permitted tuples, one axis per scope variable; exact, even for sums beyond 64 bits.
+
+        sizes : not needed; other parts have this parameter.
+        """
         bound = sum(max(-low, high) for low, high in zip(*self.ends, strict=True))
         dtype = np.dtype(np.int64 if bound <= INT64.max else object)
         total: NDArray[Any] = np.zeros((), dtype=dtype)

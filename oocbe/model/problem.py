@@ -113,6 +113,11 @@ class Problem(Shown, FileNotes):
         return {v.name: number for number, v in enumerate(self.variables)}
 
     @property
+    def hard_parts(self) -> tuple[Constraint | LinearConstraint, ...]:
+        """Constraints of both kinds."""
+        return (*self.constraints, *self.linear_constraints)
+
+    @property
     def sense(self) -> str:
         """The sense of optimisation: ``min``, ``max``, or ``sum`` if nothing is optimised."""
         return self.semiring.marginalisation.name.lower() if self.semiring.selects else "sum"

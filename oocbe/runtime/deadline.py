@@ -49,10 +49,14 @@ def check_deadline() -> None:
         deadline.check()
 
 
-def looked(items: Iterable[Item]) -> Iterator[Item]:
-    """The items, with :func:`check_deadline` before each; for loops over up to a million functions of a problem."""
-    for item in items:
-        check_deadline()
+def looked(items: Iterable[Item], step: int = 1) -> Iterator[Item]:
+    """The items, with :func:`check_deadline` before each ``step``-th one, counted from the first.
+
+    For loops over up to a million functions of a problem, or over all lines or tokens of a file.
+    """
+    for number, item in enumerate(items):
+        if number % step == 0:
+            check_deadline()
         yield item
 
 
