@@ -292,8 +292,6 @@ LOOPS = {
     "limb_leaf.combine_counts": FLAG,
     "limb_leaf.merge_counts": "the rows of one leaf, of which the flag is looked at for each product",
     "limb_leaf.write_counts": ONE_PASS,
-    "limb_leaf.join_limbs": A_ROW,
-    "limb_leaf.join_limb_leaves": "the leaves of a frontier; the walk looks at the flag between two",
     "table_elimination.add_worst_losses": "pairs of cells of one function, at most 2^27 by its caller",
     "value_leaf.join_values": A_ROW,
     "value_leaf.join_value_leaves": "the leaves of a frontier; the walk looks at the flag between two",

@@ -209,10 +209,8 @@ class ProgramBuilder:
                     # The run is one variable, the last of each constraint here: its values are stored as bits.
                     skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
                     parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
-                    out = np.empty(mask_words << group.bits, dtype=np.uint64)
-                    merge_constraints(
-                        self._constraints.entries, *parts, group.bits, skip, enumerated, WORD_BITS * mask_words, out
-                    )
+                    out, step = np.empty(mask_words << group.bits, dtype=np.uint64), WORD_BITS * mask_words
+                    merge_constraints(self._constraints.entries, *parts, group.bits, skip, enumerated, step, out)
                     own, slices = 0, 0
                     middle.append(gathers.start[-1])
                 else:
@@ -240,10 +238,8 @@ class ProgramBuilder:
         end = 0
         for group in _merge(at_leaf, variable, self._bits, limit - _word_bits(size)):
             parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
-            out = np.empty(mask_words << group.bits, dtype=np.uint64)
-            merge_constraints(
-                self._constraints.entries, *parts, group.bits, leaf_bits, size, WORD_BITS * mask_words, out
-            )
+            out, step = np.empty(mask_words << group.bits, dtype=np.uint64), WORD_BITS * mask_words
+            merge_constraints(self._constraints.entries, *parts, group.bits, leaf_bits, size, step, out)
             base.append(end)
             masks.append(out)
             end += len(out)

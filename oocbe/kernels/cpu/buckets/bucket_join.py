@@ -49,7 +49,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     WalkLists,
     WalkState,
 )
-from oocbe.kernels.cpu.buckets.limb_leaf import COUNT_LISTS, join_limb_leaves
+from oocbe.kernels.cpu.buckets.limb_leaf import COUNT_LISTS
 from oocbe.kernels.cpu.buckets.value_leaf import join_value_leaves
 from oocbe.kernels.cpu.buckets.walk_loop import COMPLETE, walk_on
 
@@ -193,11 +193,8 @@ class _LeafJoin:
         if len(self._output.keys[0]) < filled:
             self._output = self._new_output(len(leaves.keys))
         given = (tuple(leaves), filled, self._scratch, tuple(self._output))
-        if self._limbs is None:
-            codes = (tuple(self._walk.program.semiring), self._pruning)
-            count = join_value_leaves(*self._arrays, *codes, *given)
-        else:
-            count = join_limb_leaves(*self._arrays, *given)
+        codes = (tuple(self._walk.program.semiring), self._limbs, self._pruning)
+        count = join_value_leaves(*self._arrays, *codes, *given)
         yield self._output, count, COMPLETE
 
     def _consumption_rows(

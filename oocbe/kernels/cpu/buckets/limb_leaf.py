@@ -1,11 +1,11 @@
-"""The leaves of a walk whose rows are counts of several limbs (:mod:`oocbe.tables.limbs`).
+"""Counts of several limbs (:mod:`oocbe.tables.limbs`) at the leaves of a walk.
 
-The candidates are those of :mod:`oocbe.kernels.cpu.buckets.value_leaf`, or, if rows carry a consumption, of
-:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`. There, each product of two lists' rows is added at once to the count
-of its sum of consumptions: in an array by consumption, or, if that would be mostly empty, in ascending order, from a
-heap of the first list's rows, each with its next row of the other list. Products and sums are those of unsigned
-integers (Knuth 1997, section 4.3.1, algorithms A and M). The caller guarantees that the sum, and so every intermediate
-result, fits the result's limbs. Most counts have fewer limbs than the capacity, so trailing zeros are not multiplied.
+If rows carry a consumption (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), each product of two lists' rows is
+added at once to the count of its sum of consumptions: in an array by consumption, or, if that would be mostly empty, in
+ascending order, from a heap of the first list's rows, each with its next row of the other list. Products and sums are
+those of unsigned integers (Knuth 1997, section 4.3.1, algorithms A and M). The caller guarantees that the sum, and so
+every intermediate result, fits the result's limbs. Most counts have fewer limbs than the capacity, so trailing zeros
+are not multiplied.
 """
 
 from __future__ import annotations
@@ -15,16 +15,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.buckets.consumption_runs import GIVEN_UP, LISTS, NO_ROOM
-from oocbe.kernels.cpu.buckets.join_arrays import (
-    Frontier,
-    LeafArrays,
-    LeafOutput,
-    LeafScratch,
-    LookupArrays,
-    TableArrays,
-)
-from oocbe.kernels.cpu.buckets.walk_steps import rows_of_leaf
-from oocbe.kernels.cpu.jit import borrowing, inline, without_allocation
+from oocbe.kernels.cpu.jit import inline, without_allocation
 
 U64 = np.uint64
 
@@ -259,90 +250,4 @@ def write_counts(key: Any, lists: Any, source: Any, rows: Any, limbs: Any, outpu
         for i in range(limbs):
             output.values[count * limbs + i] = lists.worths[source, row * limbs + i]
         count += 1
-    return count
-
-
-@inline
-def join_limbs(tables: Any, leaf: Any, here: Any, places: Any, product: Any, out: Any, at: Any) -> Any:
-    """Count of one leaf: returns whether any value is feasible. The count is then ``out[at : at + limbs]``.
-
-    Parameters
-    ----------
-    tables, leaf, here : ``TableArrays``, a part of a ``JoinProgram``, and ``LeafRows``, of
-        :mod:`oocbe.kernels.cpu.buckets.join_arrays`. The bucket has no functions: a feasible tuple counts as one.
-    places : int64 (2, tables), overwritten. product : uint64 (2, limbs), overwritten.
-    out : flat values of rows, of the tables' dtype.
-    """
-    keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
-    low, high, index, base = here.low, here.high, here.indices, here.base
-    leaf_mask, leaf_masks = leaf.mask, leaf.masks
-    table_limbs, count_tables = tables.limbs, len(key_base)
-    limbs = product.shape[1]
-    pointer = places[0]
-    block = np.int64(-1)
-    allowed = U64(0)
-    found = False
-    candidates = np.int64(leaf.size)
-    first_row = np.int64(0)
-    if count_tables > 0:
-        first_row = low[0]
-        candidates = high[0] - first_row
-        for t in range(1, count_tables):
-            pointer[t] = low[t]
-    for candidate in range(candidates):
-        x = np.int64(candidate)
-        if count_tables > 0:
-            x = np.int64(keys[key_base[0] + first_row + candidate] & leaf_mask)
-        if x >> 6 != block:
-            block = x >> 6
-            allowed = ~U64(0)
-            for f in range(here.mask_from, here.mask_to):
-                allowed &= leaf_masks[base[f] + index[f] * leaf.mask_words + block]
-        if (allowed >> U64(x & 63)) & U64(1) == U64(0):
-            continue
-        present = True
-        for t in range(1, count_tables):
-            p = pointer[t]
-            end = high[t]
-            offset = key_base[t]
-            while p < end and np.int64(keys[offset + p] & leaf_mask) < x:
-                p += 1
-            pointer[t] = p
-            if p == end or np.int64(keys[offset + p] & leaf_mask) != x:
-                present = False
-                break
-        if not present:
-            continue
-        filled = np.int64(1)
-        product[0, 0] = U64(1)
-        if count_tables > 0:
-            first = value_base[0] + (first_row + candidate) * table_limbs[0]
-            filled = loaded(product, values, first, table_limbs[0])
-        for t in range(1, count_tables):
-            filled = multiplied(product, filled, values, value_base[t] + pointer[t] * table_limbs[t], table_limbs[t])
-        if not found:
-            found = True
-            for i in range(limbs):
-                out[at + i] = 0
-        add_product(product, filled, out, at)
-    return found
-
-
-@borrowing
-def join_limb_leaves(tables: Any, lookups: Any, leaf: Any, leaves: Any, filled: Any, scratch: Any, output: Any) -> Any:
-    """Rows of the first ``filled`` leaves, at most one each; returns their number.
-
-    Arguments as for :func:`oocbe.kernels.cpu.buckets.value_leaf.join_value_leaves`.
-    """
-    table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
-    here, work, rows = Frontier(*leaves), LeafScratch(*scratch), LeafOutput(*output)
-    limbs = work.product.shape[1]
-    count = np.int64(0)
-    for i in range(filled):
-        key = here.keys[i]
-        one = rows_of_leaf(lookup, here, i, work.indices)
-        if join_limbs(table_arrays, values, one, work.places, work.product, rows.values, count * limbs):
-            for w in range(len(key)):
-                rows.keys[w, count] = key[w]
-            count += 1
     return count

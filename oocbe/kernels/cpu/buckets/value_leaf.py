@@ -1,8 +1,8 @@
-"""The leaves of a walk whose rows carry only a value.
+"""The leaves of a walk whose rows carry only a value, or a count of several limbs (:mod:`oocbe.tables.limbs`).
 
 At a leaf (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) each table's remaining rows differ in the eliminated variable
 only. Its values that occur in all tables and are permitted by all constraints are joined with the functions, and
-reduced to one value.
+reduced to one value. Buckets of counts have no functions: a feasible tuple counts as one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     SemiringCodes,
     TableArrays,
 )
+from oocbe.kernels.cpu.buckets.limb_leaf import add_product, loaded, multiplied
 from oocbe.kernels.cpu.buckets.walk_steps import rows_of_leaf
 from oocbe.kernels.cpu.jit import borrowing, inline
 from oocbe.kernels.cpu.values import log_sum_exp
@@ -29,14 +30,19 @@ U64 = np.uint64
 
 
 @inline
-def join_values(tables: Any, leaf: Any, semiring: Any, here: Any, places: Any) -> Any:
+def join_values(
+    tables: Any, leaf: Any, semiring: Any, limbs: Any, here: Any, places: Any, product: Any, out: Any, at: Any
+) -> Any:
     """Value of one leaf: (whether any value of the variable is feasible, the reduced value).
 
     Parameters
     ----------
     tables, leaf, semiring, here : ``TableArrays``, two parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
+    limbs : of the semiring; None for plain numbers.
     places : int64 (2, tables), overwritten.
+    product, out, at : uint64 (2, limbs), overwritten, and flat values of rows, of the tables' dtype: a count is written
+        to ``out[at : at + limbs]``.
     """
     keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
     low, high, index, base = here.low, here.high, here.indices, here.base
@@ -69,7 +75,8 @@ def join_values(tables: Any, leaf: Any, semiring: Any, here: Any, places: Any) -
         value = semiring.one
         present = True
         if count_tables > 0:
-            value = values[value_base[0] + first_row + candidate]
+            if limbs is None:
+                value = values[value_base[0] + first_row + candidate]
             for t in range(1, count_tables):
                 p = pointer[t]
                 end = high[t]
@@ -80,11 +87,27 @@ def join_values(tables: Any, leaf: Any, semiring: Any, here: Any, places: Any) -
                 if p == end or np.int64(keys[offset + p] & leaf_mask) != x:
                     present = False
                     break
-                if combination == 0:
-                    value += values[value_base[t] + p]
-                else:
-                    value *= values[value_base[t] + p]
+                if limbs is None:
+                    if combination == 0:
+                        value += values[value_base[t] + p]
+                    else:
+                        value *= values[value_base[t] + p]
         if not present:
+            continue
+        if limbs is not None:
+            filled = np.int64(1)
+            product[0, 0] = U64(1)
+            if count_tables > 0:
+                first = value_base[0] + (first_row + candidate) * tables.limbs[0]
+                filled = loaded(product, values, first, tables.limbs[0])
+            for t in range(1, count_tables):
+                first = value_base[t] + pointer[t] * tables.limbs[t]
+                filled = multiplied(product, filled, values, first, tables.limbs[t])
+            if not found:
+                for i in range(limbs):
+                    out[at + i] = 0
+            add_product(product, filled, out, at)
+            found = True
             continue
         for f in range(here.mask_to, here.function_to):
             looked_up = leaf_values[base[f] + index[f] * leaf_size + x]
@@ -113,6 +136,7 @@ def join_value_leaves(
     lookups: Any,
     leaf: Any,
     semiring: Any,
+    limbs: Any,
     pruning: Any,
     leaves: Any,
     filled: Any,
@@ -123,6 +147,7 @@ def join_value_leaves(
 
     All arguments but numbers are named tuples of :mod:`oocbe.kernels.cpu.buckets.join_arrays` as plain tuples.
 
+    limbs : of the semiring, as an argument: for None, Numba removes the code for limbs; counts are not pruned.
     leaves : ``Frontier``. output : ``LeafOutput``, of sufficient capacity.
     """
     table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
@@ -132,12 +157,14 @@ def join_value_leaves(
     for i in range(filled):
         key = here.keys[i]
         one = rows_of_leaf(lookup, here, i, work.indices)
-        found, total = join_values(table_arrays, values, codes, one, work.places)
+        at = count if limbs is None else count * limbs
+        found, total = join_values(table_arrays, values, codes, limbs, one, work.places, work.product, rows.values, at)
         if found and bound.prunes and here.reached[i] + total * bound.scale >= bound.slack:
             found = False
         if found:
             for w in range(len(key)):
                 rows.keys[w, count] = key[w]
-            rows.values[count] = total
+            if limbs is None:
+                rows.values[count] = total
             count += 1
     return count
