@@ -22,8 +22,7 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine, is_on_device
-from oocbe.elimination.orders.order import search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice, search_orders
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.formats import read
 from oocbe.kernels.cuda.device import cupy

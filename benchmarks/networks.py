@@ -38,8 +38,7 @@ from measuring import data_folder, describe_run, print_table
 from published import BOUNDS, TABLES, Bounds, Setting
 
 import oocbe
-from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
-from oocbe.elimination.orders.order import longest_search, search_orders
+from oocbe.elimination.orders.order import longest_search, order_cell_work, search_orders, speed_of
 from oocbe.errors import LimitError, OocbeError, ResourceError
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem

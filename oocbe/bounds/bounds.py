@@ -19,8 +19,7 @@ from oocbe.bounds.costly_tuples import CostlyTuples, drop_tuples_above_bound
 from oocbe.bounds.estimators import constant_source, minimum_terms
 from oocbe.bounds.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.bounds.local_polytope import DualAscent
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
-from oocbe.elimination.row_pruning.row_bounds import BoundSource
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, FixedPoint
 from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM

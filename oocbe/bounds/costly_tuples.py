@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.rows import Row
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.forbidden import SingleValues, removed_values
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
-from oocbe.elimination.row_pruning.row_bounds import BoundSource, Terms
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, FixedPoint, Terms
 from oocbe.kernels.cpu.buckets.outside_terms import SOFT
 from oocbe.model.problem import Problem
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES

@@ -22,8 +22,7 @@ from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
 from oocbe.bounds.row_tables import network_of
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
-from oocbe.elimination.row_pruning.row_bounds import Terms
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint, Terms
 from oocbe.kernels.cpu.buckets.outside_terms import HARD, SOFT
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem

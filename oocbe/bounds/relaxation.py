@@ -22,8 +22,7 @@ from oocbe.bounds.forbidden import Forbidden, propagated
 from oocbe.bounds.linear_program import LinearProgram
 from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
 from oocbe.bounds.rows import Row
-from oocbe.elimination.row_pruning.fixed_point import LARGEST, FixedPoint
-from oocbe.elimination.row_pruning.row_bounds import BoundSource, Terms
+from oocbe.elimination.row_pruning.row_bounds import LARGEST, BoundSource, FixedPoint, Terms
 from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem

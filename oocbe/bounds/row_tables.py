@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.cost_tables import CostTable
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
+from oocbe.elimination.row_pruning.row_bounds import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.kernels.cpu.projection import AscentNetwork
 from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint

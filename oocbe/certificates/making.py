@@ -25,7 +25,7 @@ from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, memb
 from oocbe.certificates.tables import nothing_better
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats.files import read_bytes, without_compression, write_bytes
 from oocbe.model.problem import Problem

@@ -52,7 +52,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
     ------
     UsageError : there is none. CorruptDataError : it is damaged. UnsupportedError : it has another version.
     """
-    from oocbe.elimination.runs.run_description import describe_run, has_lock, is_run
+    from oocbe.elimination.runs.run_directory import describe_run, has_lock, is_run
     from oocbe.errors import UsageError
     from oocbe.junction_trees.stored_problem import is_tree
     from oocbe.tables.group import is_table

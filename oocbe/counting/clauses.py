@@ -22,7 +22,7 @@ MOST_CELLS, MOST_CLAUSES = 1 << 20, 1 << WIDEST
 def formula_of(problem: Problem) -> Formula | None:
     """The feasible assignments as models; None if a variable has more than two values, or a part has no short clauses.
 
-    problem : hard parts only, see :func:`oocbe.elimination.preparation.hard_part.what_forbids`.
+    problem : hard parts only, see :func:`oocbe.elimination.preparation.upper_bound.what_forbids`.
     """
     if max(problem.sizes, default=0) > 2:
         return None

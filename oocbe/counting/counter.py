@@ -268,7 +268,7 @@ def _combined(residues: Sequence[int], primes: Sequence[int]) -> int:
 def depth_scores(order: Sequence[int], separators: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Preferences of variables: the greater, the nearer to the centre of the tree of an elimination order.
 
-    order, separators : see :class:`oocbe.elimination.orders.order_choice.OrderChoice`.
+    order, separators : see :class:`oocbe.elimination.orders.order.OrderChoice`.
     """
     n = len(order)
     if n == 0:

@@ -24,7 +24,7 @@ from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
-from oocbe.elimination.preparation.arity import reduce_arity
+from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError

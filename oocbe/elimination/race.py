@@ -26,7 +26,7 @@ from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.elimination.runs.durability import Run

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice, judge_order, longest_search, search_orders
 from oocbe.errors import ModelError
 from oocbe.junction_trees.arrays import Places, TreeArrays, TreeShape, tree_arrays
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of

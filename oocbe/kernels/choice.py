@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.settings.machine import device_memory_limit
 from oocbe.model.settings.option_values import BACKENDS
-from oocbe.runtime.tracing.recorder import active
+from oocbe.runtime.tracing.recorder import KERNELS, active, spanning
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend, CompleteBackend
+
 
 VARIABLE = "OOCBE_BACKEND"
 """Environment variable with the name of a backend."""
@@ -41,8 +42,6 @@ def backend_named(name: str) -> Backend:
 
         if active() is None:
             return CpuBackend()
-        from oocbe.kernels.traced import traced
-
         return traced(CpuBackend())
     if name == "cuda":
         return _cuda()
@@ -102,3 +101,26 @@ def cuda_works(wanted: bool) -> bool:
         level = logging.WARNING if wanted else logging.INFO
         logging.getLogger("oocbe").log(level, "backend auto works on the CPU alone: %s", reason)
     return reason is None
+
+
+MOVES = ("upload", "download")
+"""Methods that are not kernels: on the CPU they do nothing."""
+
+
+class _Traced:
+    """CPU kernels under their own names, each call with a span; device kernels are traced at their launch."""
+
+    def __init__(self, kernels: Backend) -> None:
+        self.name = kernels.name
+        self._kernels = kernels
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._kernels, name)
+        traced = found if name in MOVES else spanning(KERNELS, name)(found)
+        setattr(self, name, traced)
+        return traced
+
+
+def traced(kernels: Backend) -> Backend:
+    """The given kernels, with a span for each call."""
+    return cast("Backend", _Traced(kernels))

@@ -25,9 +25,16 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.orders.elimination_speed import EliminationSpeed, speed_of
-from oocbe.elimination.orders.order import CRITERIA, heuristic, is_order_file, longest_search, search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import (
+    CRITERIA,
+    EliminationSpeed,
+    OrderChoice,
+    heuristic,
+    is_order_file,
+    longest_search,
+    search_orders,
+    speed_of,
+)
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.race import Race, RaceWinner

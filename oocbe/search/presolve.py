@@ -23,8 +23,7 @@ from oocbe.bounds.row_reduction import Reduction, eliminated
 from oocbe.bounds.row_tables import LISTED_SHARE, ScopeTables
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.orders.elimination_speed import speed_of
-from oocbe.elimination.orders.order import HEURISTICS
+from oocbe.elimination.orders.order import HEURISTICS, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.elimination.preparation.negate import Negation, negated

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.outcome import attempts_note, blank_result, linear_note, usage_note
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.errors import RequestedEndError, TimeLimitError

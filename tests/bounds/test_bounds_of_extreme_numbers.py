@@ -13,7 +13,7 @@ from oocbe.bounds.costly_tuples import CostlyTuples
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.bounds.relaxation import row_terms
 from oocbe.bounds.rows import Row
-from oocbe.elimination.row_pruning.fixed_point import LARGEST, FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import LARGEST, FixedPoint
 from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem

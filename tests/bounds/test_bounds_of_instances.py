@@ -12,7 +12,7 @@ import oocbe
 from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.estimators import minimum_terms
 from oocbe.bounds.forbidden import forbidden_sets
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 
 CLOSED = [
     *(f"spot5/{name}.spot" for name in (8, 54, 29, 404, 503, 505, 42, 408, 1502)),

@@ -9,7 +9,7 @@ import pytest
 
 from oocbe.bounds.estimators import constant_source, minimum_terms
 from oocbe.bounds.forbidden import cost_limits, removed_values
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem, ValueGrid
 

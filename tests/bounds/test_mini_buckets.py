@@ -19,8 +19,7 @@ from oocbe.bounds.mini_buckets.mini_buckets_partition import FactorGroup, by_sco
 from oocbe.elimination.buckets import resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_sizes import BucketSizes, MainMemory
-from oocbe.elimination.engine.decision import BucketConstraints, decide
+from oocbe.elimination.engine.decision import BucketConstraints, BucketSizes, MainMemory, decide
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
 from oocbe.errors import EXIT_LIMIT, TimeLimitError, UnsupportedError, UsageError, ValueRangeError

@@ -15,12 +15,16 @@ from oocbe.elimination.buckets.forms import expected_work
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
 from oocbe.elimination.engine.decision import (
     COMPLETE,
     INCOMPLETE,
     AttemptHistory,
     BucketConstraints,
+    BucketSizes,
+    Device,
+    Input,
+    MainMemory,
+    Place,
     WhyForm,
     WhyPieces,
     decide,

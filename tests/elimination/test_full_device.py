@@ -13,8 +13,16 @@ from oocbe.bounds.mini_buckets.mini_buckets import MiniBuckets
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import bucket_engine
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
-from oocbe.elimination.engine.decision import AttemptHistory, BucketConstraints, decide
+from oocbe.elimination.engine.decision import (
+    AttemptHistory,
+    BucketConstraints,
+    BucketSizes,
+    Device,
+    Input,
+    MainMemory,
+    Place,
+    decide,
+)
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.kernels.choice import complete_kernels

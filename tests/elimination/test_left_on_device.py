@@ -14,7 +14,7 @@ from oocbe.elimination.buckets.buckets import fill_buckets
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_sizes import Device
+from oocbe.elimination.engine.decision import Device
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.choice import complete_kernels

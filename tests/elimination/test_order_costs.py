@@ -9,10 +9,15 @@ import pytest
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
-from oocbe.elimination.orders import elimination_speed
-from oocbe.elimination.orders.elimination_speed import CPU_SPEED, DEVICE_SPEED, order_cell_work, speed_of
-from oocbe.elimination.orders.order import search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders import order as order_module
+from oocbe.elimination.orders.order import (
+    CPU_SPEED,
+    DEVICE_SPEED,
+    OrderChoice,
+    order_cell_work,
+    search_orders,
+    speed_of,
+)
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import candidate_orders
 from oocbe.elimination.race import Race
@@ -41,7 +46,7 @@ def test_only_a_device_has_cells_judged():
 
 def test_plans_are_of_the_orders_that_a_solve_takes(monkeypatch):
     problem = grid_network(5, 6, seed=0)
-    monkeypatch.setattr(elimination_speed, "cuda_works", lambda wanted: True)
+    monkeypatch.setattr(order_module, "cuda_works", lambda wanted: True)
     assert speed_of("auto") is speed_of("cuda") is DEVICE_SPEED
     assert speed_of("cpu") is CPU_SPEED
     assert all(c.cell_costs for c in candidate_orders(problem, SolveOptions(order_seconds=0)))

@@ -127,7 +127,7 @@ def test_text_of_plans_with_astronomical_predictions():
         (Function(tuple(range(count)), np.zeros((1, count), dtype=int), [3]),),
     )
     order = tuple(range(count))
-    from oocbe.elimination.orders.order_choice import OrderChoice
+    from oocbe.elimination.orders.order import OrderChoice
     from oocbe.elimination.plan.plan import plan_for
 
     separators = tuple(order[v + 1 :] for v in order)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from oocbe.kernels.cuda.switching import SECONDS, quick_switching
+from oocbe.kernels.cuda.transfer.conveyor import SECONDS, quick_switching
 
 
 def test_blocks_may_overlap_in_any_order():

@@ -17,7 +17,7 @@ from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.plan import plan
 from oocbe.elimination.preparation.packing import is_packing
 from oocbe.elimination.preparation.penalties import forbid_penalties
-from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.junction_trees import compiled
 from oocbe.model.parts import Function, Variable

@@ -16,7 +16,7 @@ from oocbe.api.solving import solve as solving
 from oocbe.bounds import incumbent
 from oocbe.bounds.incumbent import Incumbent
 from oocbe.elimination.race import Race
-from oocbe.elimination.runs.run_description import describe_run
+from oocbe.elimination.runs.run_directory import describe_run
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem

@@ -21,7 +21,7 @@ from oocbe.runtime.compilation import Stopwatch
 from oocbe.runtime.deadline import Deadline, unlimited
 
 if TYPE_CHECKING:
-    from oocbe.elimination.orders.order_choice import OrderChoice
+    from oocbe.elimination.orders.order import OrderChoice
     from oocbe.elimination.plan.plan import Plan
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result

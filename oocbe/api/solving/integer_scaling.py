@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.plan.plan import easy_orders
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions
 from oocbe.elimination.reformulation import Number, Reformulation

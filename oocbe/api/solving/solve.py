@@ -19,22 +19,20 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.narrow.narrow_result import narrow_result
+from oocbe.elimination.narrow.narrow_problem import narrow_result
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.order import longest_search
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice, longest_search
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.outcome import blank_result, result_of_elimination
 from oocbe.elimination.plan.plan import check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
-from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.elimination.preparation.negate import Negation
+from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.race import Race, RaceWinner
-from oocbe.elimination.reformulation import Reformulation, Stack
+from oocbe.elimination.reformulation import Reformulation, RoundedBound, Stack
 from oocbe.elimination.refusals import check_linear, checked, has_logarithms
-from oocbe.elimination.rounded_sums import RoundedBound
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.solution_check import check_solution

@@ -36,7 +36,7 @@ from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.arity import reduce_arity
+from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.evidence import Evidence

@@ -7,10 +7,8 @@ import time
 from typing import Any
 
 from oocbe.api.tasks.result import task_result
-from oocbe.elimination.narrow.narrow_count import count_feasible
-from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, narrow_problem
-from oocbe.elimination.preparation.hard_part import what_forbids
-from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, count_feasible, narrow_problem
+from oocbe.elimination.preparation.upper_bound import what_forbids, without_upper_bound
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult

@@ -21,9 +21,8 @@ from oocbe.counting.counter import count_formula, depth_scores
 from oocbe.counting.formula import Formula
 from oocbe.counting.presolve import Presolved, presolve
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order import search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.preparation.hard_part import what_forbids
+from oocbe.elimination.orders.order import OrderChoice, search_orders
+from oocbe.elimination.preparation.upper_bound import what_forbids
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.task_result import TaskResult

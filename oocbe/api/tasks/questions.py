@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from oocbe.elimination.preparation.hard_part import hard_part
 from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.elimination.preparation.upper_bound import hard_part
 from oocbe.errors import UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING

@@ -15,7 +15,7 @@ from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.consumption import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.observer import bucket_callback
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.plan.plan import candidate_orders, plan_of
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.race import Race

@@ -107,7 +107,7 @@ def answered(
     from oocbe.api.tasks.result import lifted, task_result
     from oocbe.api.tasks.weighted_count import forbid_zero_weights, weighted_count
     from oocbe.elimination.buckets.resources import memory_warning
-    from oocbe.elimination.preparation.arity import reduce_arity
+    from oocbe.elimination.preparation.prepare import reduce_arity
     from oocbe.elimination.reformulation import Stack
     from oocbe.propagation.propagated import presolved
 

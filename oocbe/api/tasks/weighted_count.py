@@ -35,15 +35,13 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.engine.consumption import carried_in_rows
-from oocbe.elimination.orders.elimination_speed import ROWS_A_SECOND
-from oocbe.elimination.orders.order import CRITERIA, is_order_file, judge_order
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import CRITERIA, ROWS_A_SECOND, OrderChoice, is_order_file, judge_order
 from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.elimination.outcome import outside_of_floats
-from oocbe.elimination.preparation.hard_part import hard_part
 from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, scopes_of, sorted_table
+from oocbe.elimination.preparation.upper_bound import hard_part
 from oocbe.elimination.reformulation import Stack
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.junction_trees.explanations import constrained_order

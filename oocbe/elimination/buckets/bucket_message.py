@@ -23,13 +23,14 @@ from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket
 from oocbe.elimination.engine.bucket_cuts import BucketJoin
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
-from oocbe.elimination.engine.bucket_sizes import BucketSizes, Place
 from oocbe.elimination.engine.decision import (
     COMPLETE,
     INCOMPLETE,
     NO_ATTEMPTS,
     AttemptHistory,
     BucketConstraints,
+    BucketSizes,
+    Place,
     Strategy,
     WhyForm,
     WhyPieces,

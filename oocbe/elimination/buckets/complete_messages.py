@@ -30,7 +30,7 @@ from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import TooManyRowsError
-from oocbe.elimination.engine.bucket_sizes import Place
+from oocbe.elimination.engine.decision import Place
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import Extent, exponent_of, out_of_range, rescale, scaled_values

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.elimination.engine.bucket_sizes import BucketSizes, Input, Place
 from oocbe.elimination.engine.consumption import carried_in_rows
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, expected_form
+from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketSizes, Input, Place, expected_form
 from oocbe.elimination.preparation.ranges import float_sum_bounds
 from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible

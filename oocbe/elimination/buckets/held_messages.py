@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from oocbe.elimination.engine.bucket_sizes import MainMemory
+from oocbe.elimination.engine.decision import MainMemory
 
 
 class Held(Protocol):

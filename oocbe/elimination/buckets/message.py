@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.conversion import complete_in_memory, rows_in_memory
-from oocbe.elimination.engine.bucket_sizes import Input, Place
+from oocbe.elimination.engine.decision import Input, Place
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from oocbe.algebra.complete_tables.conversion import row_pieces
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.elimination.buckets.message import Message
-from oocbe.elimination.engine.bucket_sizes import MainMemory
+from oocbe.elimination.engine.decision import MainMemory
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
-from oocbe.elimination.engine.bucket_sizes import Device
-from oocbe.elimination.engine.decision import joins_on_device
+from oocbe.elimination.engine.decision import Device, joins_on_device
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cpu.threads import thread_count

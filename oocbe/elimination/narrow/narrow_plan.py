@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.engine.bucket_sizes import Place
-from oocbe.elimination.engine.decision import COMPLETE, Strategy, WhyForm
+from oocbe.elimination.engine.decision import COMPLETE, Place, Strategy, WhyForm
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.plan.bucket_forecast import BucketForecast
 from oocbe.elimination.plan.plan import Plan, disk_available

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -19,32 +19,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.forward import ForwardPass
-from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.buckets.resources import memory_warning, message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows, left_out
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_tables, scopes_together, table_cells
-from oocbe.elimination.orders.order import CRITERIA, OrderFlags, heuristic, is_order_file
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import CRITERIA, OrderChoice, OrderFlags, heuristic, is_order_file
 from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
+from oocbe.elimination.outcome import result_of_elimination
 from oocbe.elimination.preparation.prepare import check_signs, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.preparation.zeros import zeros_forbid
-from oocbe.errors import FloatRangeError, ResourceError, UnsupportedError, ValueRangeError
+from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.elimination.solution_check import check_solution
+from oocbe.errors import (
+    FloatRangeError,
+    RequestedEndError,
+    ResourceError,
+    TimeLimitError,
+    UnsupportedError,
+    ValueRangeError,
+)
 from oocbe.kernels.cpu.buckets.narrow_buckets import (
     NarrowLayout,
     choose_values,
+    count_within,
     descend,
     eliminate_adding,
     eliminate_selecting,
 )
 from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, unlimited
 
 ULP = 2.0**-52
 """Rounding error of an addition of floats relative to the largest partial sum, with a safety margin."""
@@ -321,3 +333,98 @@ def _count_seconds(
     large = joined * (LARGE_CELL_SECONDS + digits) + LARGE_SECONDS
     cells = np.where(bits > COUNT_BITS, large, joined * tuning().narrow_cell_seconds)
     return float(cells.sum())
+
+
+def count_feasible(narrow: NarrowProblem) -> int:
+    """The exact number of feasible assignments.
+
+    The loop computes counts of up to 62 bits; longer ones are Python integers. An order that follows a path from one
+    end to the other makes nearly all counts long. So orders with shallow bucket trees are used
+    (:func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`, ``floor``), which make few counts long.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the current block passed.
+    """
+    constants, is_impossible = constants_of(narrow.problem)
+    if is_impossible or (zeros_forbid(narrow.semiring) and 0 in constants):
+        return 0
+    order, sizes, starts, members, cell_starts, input_starts, inputs = narrow.layout
+    values, permitted = narrow.cells(np.int64)
+    values[: len(narrow.tables.permitted)] = narrow.tables.permitted
+    is_large = np.zeros(len(order), dtype=np.uint8)
+    count_within(narrow.layout, values, permitted, is_large, current_flag())
+    check_deadline()
+    factors = len(narrow.tables.starts) - 1
+    large: dict[int, NDArray[Any]] = {}
+
+    def scope(table: int) -> list[int]:
+        found: list[int] = members[starts[table] : starts[table + 1]].tolist()
+        return found
+
+    for p in np.flatnonzero(is_large).tolist():
+        check_deadline()
+        axes = [int(order[p]), *scope(factors + p)]
+        shape = [int(sizes[v]) for v in axes]
+        permits: Any = np.ones(shape, dtype=np.int64)
+        by_scope: dict[tuple[int, ...], list[NDArray[Any]]] = {}
+        for q in inputs[input_starts[p] : input_starts[p + 1]].tolist():
+            own = scope(q)
+            cells = large.pop(q, None)
+            if cells is None:
+                cells = values[cell_starts[q] : cell_starts[q + 1]].reshape([sizes[v] for v in own], order="F")
+            placed = cells.transpose(sorted(range(len(own)), key=lambda i: axes.index(own[i])))
+            spread = placed.reshape([sizes[v] if v in own else 1 for v in axes])
+            if q < factors:
+                permits *= spread
+            else:
+                by_scope.setdefault(tuple(sorted(own)), []).append(spread.astype(object))
+        # Factors with the fewest digits first: a hub may have a hundred thousand factors over itself alone.
+        products = sorted(map(_product, by_scope.values()), key=lambda cells: int(cells.max()).bit_length())
+        joined = np.where(permits == 0, 0, permits.astype(object))
+        for product in products:
+            joined = joined * product
+        large[factors + p] = np.asarray(joined.sum(axis=0), dtype=object)
+    ends = factors + np.flatnonzero(narrow.is_last())
+    return int(_product([int(large[q]) if q in large else int(values[cell_starts[q]]) for q in ends.tolist()]))
+
+
+def _product(factors: list[Any]) -> Any:
+    """The product of integers or integer arrays, pairing similar lengths first; 1 for an empty list."""
+    while len(factors) > 1:
+        check_deadline()
+        pairs = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)]
+        factors = pairs + factors[len(factors) // 2 * 2 :]
+    return factors[0] if factors else 1
+
+
+def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
+    """The result; None if the problem is unsuitable for one loop, or if time ran out and bounds are available.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the current block passed. FloatRangeError : float64 cannot represent a value.
+    FormatError : the file named by ``options.order`` is no order of this problem.
+    """
+    begin = time.perf_counter()
+    try:
+        with Deadline(options.time_limit):
+            narrow = narrow_problem(problem, options)
+            if narrow is None:
+                return None
+            outcome, assignment = narrow.solve()
+    except RequestedEndError:
+        raise
+    except TimeLimitError:
+        if applies_to(problem.semiring) and options.bounds == "auto":
+            return None
+        raise
+    ended = time.perf_counter()
+    order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype.name
+    result = result_of_elimination(problem, options, outcome, order, dtype, assignment, "cpu")
+    with unlimited():
+        check_solution(problem, result.value, result.assignment, "elimination")
+    seconds = {"order": narrow.order_seconds, "forward": ended - begin - narrow.order_seconds, "backward": 0.0}
+    seconds["total"] = time.perf_counter() - begin
+    notes = (*result.notes, *filter(None, [memory_warning(options)]))
+    return replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes)

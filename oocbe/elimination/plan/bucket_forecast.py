@@ -15,9 +15,16 @@ from dataclasses import dataclass, replace
 
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.elimination.buckets.held_messages import HeldMessages
-from oocbe.elimination.engine.bucket_sizes import BucketSizes, Input, Place
 from oocbe.elimination.engine.bucket_stream import PieceRoom
-from oocbe.elimination.engine.decision import AttemptHistory, BucketConstraints, Strategy, decide
+from oocbe.elimination.engine.decision import (
+    AttemptHistory,
+    BucketConstraints,
+    BucketSizes,
+    Input,
+    Place,
+    Strategy,
+    decide,
+)
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline

@@ -15,9 +15,14 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.bucket_engine import streams_for
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketConstraints, WhyPieces
-from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
-from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import (
+    OrderChoice,
+    judge_order,
+    longest_search,
+    order_cell_work,
+    search_orders,
+    speed_of,
+)
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages

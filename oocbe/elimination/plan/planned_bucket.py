@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oocbe.elimination.engine.decision import COMPLETE, WhyPieces
-from oocbe.elimination.orders.elimination_speed import (
+from oocbe.elimination.orders.order import (
     MESSAGE_CELLS_A_SECOND,
     MESSAGE_ROWS_A_SECOND,
     SECONDS_A_BUCKET,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.numerals import digits
+from oocbe.model.row_numbers import MOST_AXES
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.runtime.deadline import looked
 from oocbe.tables.layout import Layout, bits_for
@@ -272,3 +273,27 @@ def _function_table(prepared: Prepared, f: Function) -> ScopedTable:
     elif prepared.semiring.combination is Combination.MULTIPLY:
         tuples, values = tuples[values != 0], _scaled(prepared, values[values != 0])
     return sorted_table(prepared, f.scope, tuples, values)
+
+
+Part = TypeVar("Part", Function, Constraint)
+
+
+def reduce_arity(problem: Problem) -> Problem:
+    """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values.
+
+    Functions and constraints are made arrays with an axis a variable where they have few cells. With that many
+    variables of several values no array is small enough; those of one value change nothing about a part.
+    """
+    arities = [*(len(f.scope) for f in problem.functions), *(len(c.scope) for c in problem.constraints)]
+    if max(arities, default=0) <= MOST_AXES:
+        return problem
+    functions = tuple(_narrowed(problem, f) for f in problem.functions)
+    constraints = tuple(_narrowed(problem, c) for c in problem.constraints)
+    return replace(problem, functions=functions, constraints=constraints)
+
+
+def _narrowed(problem: Problem, part: Part) -> Part:
+    if len(part.scope) <= MOST_AXES:
+        return part
+    axes = [axis for axis, v in enumerate(part.scope) if problem.sizes[v] > 1]
+    return replace(part, scope=tuple(part.scope[axis] for axis in axes), tuples=part.tuples[:, axes])

@@ -16,7 +16,7 @@ from typing import Any, Self
 import oocbe
 from oocbe.elimination.buckets.forward import RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.runs.checkpoint import OrderCheckpoint
 from oocbe.elimination.runs.run_directory import RunDirectory, no_run_in
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError, amount

@@ -35,6 +35,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
+from oocbe.model.results.numerals import finite
 from oocbe.runtime.faults import fault_point
 from oocbe.runtime.temporary_names import is_temporary
 from oocbe.tables import disk
@@ -251,3 +252,57 @@ def _is_ours(path: Path) -> bool:
     if path.is_dir():
         return _ORDER_NAME.fullmatch(name) is not None or is_scratch(path)
     return name in (LOCK_NAME, *RECORDS) or is_temporary(name)
+
+
+_SIGNS = {"min-sum": 1, "max-sum": -1}
+"""Semirings that have bounds: what is known is kept in min-sum."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run directory in which a run has begun."""
+    return (folder / "run.json").exists()
+
+
+def has_lock(folder: Path) -> bool:
+    """Whether a process works, or has worked, in a folder."""
+    return (folder / LOCK_NAME).exists()
+
+
+def describe_run(folder: Path) -> dict[str, object]:
+    """Figures about a run, as JSON types: of which problem, how far it has come, and what is known by now.
+
+    They are read without the directory's lock: also while a process works there.
+
+    Raises
+    ------
+    CorruptDataError : a record is damaged. UnsupportedError : of another version of the format.
+    FileNotFoundError : the run was removed meanwhile.
+    """
+    run = read_record(folder / "run.json", LARGEST_RECORD, RUN_FORMAT)
+    if run.get("version") != FORMAT_VERSION:
+        raise UnsupportedError(
+            f"{folder}: a run directory of format version {run.get('version')}; this program reads {FORMAT_VERSION}"
+        )
+    identity = run.get("identity")
+    result = _record(folder, "result", identity).get("result", {})
+    known = _record(folder, "known", identity).get("known", {})
+    sign = _SIGNS.get(str(run.get("semiring")))
+    lower, value = (None if sign is None or x is None else sign * x for x in (known.get("lower"), known.get("value")))
+    return {
+        "kind": "run",
+        "problem": run.get("problem"),
+        "semiring": run.get("semiring"),
+        "begun_by": f"oocbe {run.get('program')}",
+        "options": run.get("options"),
+        "status": result.get("status", "unfinished"),
+        "value": finite(result["value"] if result else value),
+        "bound": finite(result["bound"] if result else lower),
+        "published_messages": messages_in(folder),
+        "bytes": disk.size_of(folder),
+    }
+
+
+def _record(folder: Path, what: str, identity: object) -> dict[str, dict[str, Any]]:
+    """A record of this very run; nothing where there is none."""
+    content = record_in(folder, what)
+    return content if content is not None and content.get("identity") == identity else {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import oocbe
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import OrderChoice
 from oocbe.errors import CorruptDataError, OocbeError, UnsupportedError, UsageError
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.compiled import LEAST_WEIGHT, CompiledTree, assembled

@@ -16,10 +16,12 @@ Results belong to the kernels' stream; its pool reuses their memory only after t
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
@@ -32,7 +34,6 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.kernels.cuda.switching import quick_switching
 from oocbe.kernels.cuda.transfer.columns import (
     ALIGNMENT,
     TO_DEVICE,
@@ -57,6 +58,36 @@ from oocbe.kernels.cuda.transfer.filling import (
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
 from oocbe.runtime.waiting import StoppedError, wait_for
+
+SECONDS = 2e-4
+"""Switch interval of the interpreter's threads, in seconds (5 ms by default)."""
+
+_lock = threading.Lock()
+_users = 0
+_before = 0.0
+
+
+@contextmanager
+def quick_switching() -> Iterator[None]:
+    """Shorten the interpreter's switch interval for the time of a ``with`` block, in the whole process.
+
+    The thread that queues kernels releases the interpreter at each call of the runtime. With many threads that read,
+    check and write, it would wait for each of them in turn.
+    """
+    global _users, _before
+    with _lock:
+        if _users == 0:
+            _before = sys.getswitchinterval()
+            sys.setswitchinterval(min(SECONDS, _before))
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                sys.setswitchinterval(_before)
+
 
 MOST_THREADS = 16
 """Maximum number of threads that fill, and that empty, pinned memory: one moves 9 GB/s, or 4 into fresh memory."""
