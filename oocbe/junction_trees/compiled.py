@@ -140,40 +140,6 @@ def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, se
     return judge_order(problem, [index[name] for name in wanted], "given", seed)
 
 
-def compile_tree(
-    problem: Problem,
-    order: str | Sequence[str],
-    memory: int,
-    *,
-    order_seconds: float,
-    seed: int,
-    is_log: bool = False,
-    merge: bool = True,
-    clique_done: CliqueDone | None = None,
-) -> CompiledTree:
-    """Make a problem's tree.
-
-    Parameters
-    ----------
-    problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of weights.
-    order : see :func:`find_order`. memory : limit of the tree's rows, in bytes.
-    is_log : whether to use logarithms always; else only where weights exceed the range of float64.
-    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`. clique_done : progress callback.
-
-    Raises
-    ------
-    ResourceError : the cliques' rows do not fit the memory. UnsupportedError : see
-        :func:`oocbe.junction_trees.weights.weights_of`.
-    """
-    begin = time.perf_counter()
-    choice = find_order(problem, order, order_seconds, seed)
-    spent = time.perf_counter() - begin
-    tree = tree_of(
-        problem, choice.order, choice.separators, memory, is_log=is_log, merge=merge, clique_done=clique_done
-    )
-    return replace(tree, seconds={"order": spent, **tree.seconds})
-
-
 def tree_of(
     problem: Problem,
     order: Sequence[int],
@@ -185,9 +151,20 @@ def tree_of(
     inputs: Sequence[WeightTable] = (),
     clique_done: CliqueDone | None = None,
 ) -> CompiledTree:
-    """Make a problem's tree from an order and the separators of its buckets; otherwise like :func:`compile_tree`.
+    """Make a problem's tree from an order and the separators of its buckets.
 
+    Parameters
+    ----------
+    problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of weights.
+    memory : limit of the tree's rows, in bytes.
+    is_log : whether to use logarithms always; else only where weights exceed the range of float64.
+    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`. clique_done : progress callback.
     inputs : tables of inputs, in the order of their numbers; their scopes must be within those of the problem.
+
+    Raises
+    ------
+    ResourceError : the cliques' rows do not fit the memory. UnsupportedError : see
+        :func:`oocbe.junction_trees.weights.weights_of`.
     """
     begin = time.perf_counter()
     cliques = cliques_of(order, separators, merge)

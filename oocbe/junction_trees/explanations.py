@@ -9,21 +9,20 @@ clique for each variable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.orders.order import CRITERIA
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.preparation.temperature import at_temperature
-from oocbe.junction_trees.compiled import CompiledTree, compile_tree
+from oocbe.junction_trees.compiled import CompiledTree, tree_of
 from oocbe.junction_trees.sweeping import blank, collect
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.propagation.value_removal import remove_values
-from oocbe.runtime.deadline import check_deadline
 
 
 @dataclass(frozen=True)
@@ -127,8 +126,8 @@ def marginal_map(
     place = {v: i for i, v in enumerate(left.variables)}
     wanted = {place[v] for v in variables if v in place}
     order = constrained_order(left.problem, wanted, [place[v] for v in known_order or () if v in place])
-    names = [left.problem.variables[v].name for v in order]
-    tree = compile_tree(left.problem, names, memory, order_seconds=0.0, seed=0, is_log=True, merge=False)
+    separators = PrimalGraph(left.problem).separators(np.array(order, dtype=np.int64)).listed()
+    tree = tree_of(left.problem, order, separators, memory, is_log=True, merge=False)
     found = best_assignment(tree, {}, wanted)
     if found is None:
         return None
@@ -139,52 +138,22 @@ def marginal_map(
     return values, found[1]
 
 
+LAST_FACTOR, LEAST_SCORE = 1e100, 2.0**-20
+"""Factor of the greedy scores of variables that come last, and the least score, which is above 0 so that the factor
+has an effect."""
+
+
 def constrained_order(problem: Problem, last: Collection[int], known_order: Sequence[int] = ()) -> list[int]:
     """An elimination order in which some variables come last.
 
-    It is greedy (fewest cells of the clique first), or ``known_order``, an order of all variables, with these variables
-    moved to its end: the one with fewer cells in all cliques.
+    The one with the fewest cells in all cliques: of each greedy criterion, and ``known_order``, an order of all
+    variables, with these variables moved to its end.
     """
-    greedy = _greedy_order(problem, last)
-    if not known_order:
-        return greedy
-    graph = PrimalGraph(problem)
-
-    def cells(order: Sequence[int]) -> float:
-        array = np.array(order, dtype=np.int64)
-        return float(graph.joined_cells(array, graph.separators(array)).sum())
-
-    return min(greedy, sorted(known_order, key=lambda v: v in last), key=cells)
-
-
-def _greedy_order(problem: Problem, last: Collection[int]) -> list[int]:
-    neighbours: list[set[int]] = [set() for _ in problem.variables]
-    for scope in scopes_of(problem):
-        for v in scope:
-            neighbours[v].update(scope)
-    for v, own in enumerate(neighbours):
-        own.discard(v)
-    logarithms = np.log2(problem.sizes)
-
-    def cost(v: int) -> float:
-        return float(logarithms[v] + sum(logarithms[u] for u in neighbours[v]))
-
-    order: list[int] = []
-    for group in (set(range(len(neighbours))) - set(last), set(last)):
-        order += _greedily(group, neighbours, cost)
-    return order
-
-
-def _greedily(group: set[int], neighbours: list[set[int]], cost: Callable[[int], float]) -> Iterator[int]:
-    costs = {v: cost(v) for v in sorted(group)}
-    while costs:
-        check_deadline()
-        v = min(costs, key=costs.__getitem__)
-        del costs[v]
-        yield v
-        around = neighbours[v]
-        for u in around:
-            neighbours[u] |= around
-            neighbours[u] -= {u, v}
-        for u in around & costs.keys():
-            costs[u] = cost(u)
+    graph, is_last = PrimalGraph(problem), np.zeros(len(problem.sizes), dtype=np.int64)
+    is_last[list(last)] = 1
+    factors = np.where(is_last, LAST_FACTOR, 1.0)
+    orders = [graph.greedy_order(code, 0, factors=factors, floor=LEAST_SCORE)[0] for code in CRITERIA.values()]
+    orders += [np.array(known_order, dtype=np.int64)] if known_order else []
+    orders = [order[np.argsort(is_last[order], kind="stable")] for order in orders]  # hubs come last in greedy ones
+    found: list[int] = min(orders, key=lambda order: float(graph.cells_along(order).sum())).tolist()
+    return found

@@ -187,11 +187,12 @@ def make_or_store(
     Parameters
     ----------
     folder : of a tree on disk, see :func:`oocbe.junction_trees.stored.tree.make_tree`.
-    The rest is as for :func:`oocbe.junction_trees.compiled.compile_tree`.
+    The rest is as for :func:`oocbe.junction_trees.compiled.find_order` and
+    :func:`oocbe.junction_trees.compiled.tree_of`.
 
     Raises
     ------
-    As these two.
+    As these three.
     """
     choice: OrderChoice | None = None
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.api.tasks import count as counts
-from oocbe.api.tasks import weighted_count
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
@@ -123,9 +122,7 @@ def test_long_chains(length, low):
         assert oocbe.count(problem, FAST, tables=tables).value == along(problem)
 
 
-def test_many_variables(monkeypatch):
-    """Beyond the number of variables for which the search for orders has a quadratic part."""
-    monkeypatch.setattr(weighted_count, "MOST_NEIGHBOURS", 10)
+def test_orders_of_two_blocks_are_narrow():
     problem = chain(40, 2)
     result = oocbe.count(problem, FAST)
     assert result.value == along(problem) and result.width < 8

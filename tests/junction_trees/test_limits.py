@@ -16,6 +16,7 @@ from oocbe.junction_trees import compiled, support
 from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.case_files import read_cases
 from oocbe.junction_trees.cliques import cliques_of
+from oocbe.junction_trees.explanations import constrained_order
 from oocbe.junction_trees.weights import weights_of
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -30,6 +31,12 @@ def chain(sizes):
         Function.from_array((v, v + 1), random.random((a, b))) for v, (a, b) in enumerate(itertools.pairwise(sizes))
     ]
     return Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), semiring=SUM_PRODUCT)
+
+
+def made(problem, memory):
+    """The tree of a quick order."""
+    choice = compiled.find_order(problem, "auto", 0, 0)
+    return compiled.tree_of(problem, choice.order, choice.separators, memory)
 
 
 def test_an_order_file_may_name_variables_with_one_value(tmp_path):
@@ -59,7 +66,7 @@ def test_rows_are_counted_with_the_maps_of_all_their_functions():
     functions = [Function.from_array(pair, 1 + random.random((2, 2))) for pair in pairs]
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), tuple(functions), semiring=SUM_PRODUCT)
     with pytest.raises(ResourceError, match="memory has room for"):
-        compiled.compile_tree(problem, "auto", 2**16 * 120 * 4, order_seconds=0, seed=0)
+        made(problem, 2**16 * 120 * 4)
     assert oocbe.JunctionTree(problem, memory="1GiB", order_seconds=0).log_evidence > 0
 
 
@@ -116,7 +123,7 @@ def test_a_tree_without_zeros_that_cannot_fit_is_refused_before_a_row_is_made(mo
 
     monkeypatch.setattr(support, "walk", no_walk)
     with pytest.raises(ResourceError, match="memory has room for"):
-        compiled.compile_tree(chain([200] * 5), "auto", 1 << 20, order_seconds=0, seed=0)
+        made(chain([200] * 5), 1 << 20)
 
 
 def test_an_attempt_with_a_tree_hands_its_order_on(monkeypatch, tune):
@@ -158,6 +165,17 @@ def test_observers_are_told_that_a_tree_is_begun():
     oocbe.marginals(chain([3] * 6), order_seconds=0.0, observer=told)
     (total,) = told.totals
     assert told.events == ["started", *range(1, total + 1)]
+
+
+def test_variables_that_come_last_come_after_a_hub():
+    """Greedy orders put a vertex with very many neighbours at their end."""
+    count = 3000
+    pairs = tuple(Function.from_array((0, v), np.ones((2, 2))) for v in range(1, count))
+    star = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), pairs, semiring=SUM_PRODUCT)
+    order = constrained_order(star, last={5, 7})
+    assert sorted(order) == list(range(count))
+    assert set(order[-2:]) == {5, 7}
+    assert constrained_order(chain([2] * 5), {1}, known_order=[0, 1, 2, 3, 4])[-1] == 1
 
 
 def test_each_step_of_making_a_tree_looks_at_the_deadline():

@@ -16,7 +16,6 @@ ones are then summed. So permitted orders have two blocks.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -35,12 +34,10 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.engine.consumption import carried_in_rows
-from oocbe.elimination.orders.order import CRITERIA, ROWS_A_SECOND, OrderChoice, is_order_file, judge_order
+from oocbe.elimination.orders.order import CRITERIA, OrderChoice, is_order_file, judge_order
 from oocbe.elimination.orders.order_finders import read_order
-from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.elimination.outcome import outside_of_floats
-from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, scopes_of, sorted_table
+from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, sorted_table
 from oocbe.elimination.preparation.upper_bound import hard_part
 from oocbe.elimination.reformulation import Stack
 from oocbe.errors import UnsupportedError, UsageError
@@ -52,15 +49,10 @@ from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import COUNTING, Marginalisation
 from oocbe.model.settings.options import SolveOptions
-from oocbe.model.settings.tuning import tuning
 from oocbe.tables.limbs import LIMB_BITS, limbs_for, of_integers
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
-
-
-MOST_NEIGHBOURS = 1 << 10
-"""Variables up to which all shown ones are neighbours in the search for orders; its time grows with their square."""
 
 
 def forbid_zero_weights(problem: Problem) -> Problem:
@@ -291,14 +283,10 @@ def _refuse_carried(problem: Problem, hidden: frozenset[int]) -> None:
 def _orders(hidden: frozenset[int], problem: Problem, options: SolveOptions) -> list[OrderChoice]:
     """The best order found in which hidden variables come first.
 
-    Hidden variables are ordered by greedy heuristics on the graph of all variables, and the shown ones on the remaining
-    graph. Orders are compared for ``options.order_seconds``, and no longer than elimination is expected to take.
-
     Raises
     ------
     UsageError : a file names another order.
     """
-    graph = PrimalGraph(problem)
     if is_order_file(options.order):
         given = read_order(problem, options.order)
         if set(given[: len(hidden)]) != hidden:
@@ -308,42 +296,5 @@ def _orders(hidden: frozenset[int], problem: Problem, options: SolveOptions) -> 
             )
         return [judge_order(problem, given, options.order, options.seed)]
     shown = [v for v in range(len(problem.variables)) if v not in hidden]
-    best, least, tried, begin = None, math.inf, 0, time.monotonic()
-    for order in _candidates(graph, hidden, shown, options):
-        work = graph.work(order, tuning().search_probes, options.seed, least)
-        tried += 1
-        if best is None or work < least:
-            best, least = order, work
-        if tried >= 2 * len(CRITERIA) and time.monotonic() - begin >= min(options.order_seconds, least / ROWS_A_SECOND):
-            break
-    assert best is not None
-    judged = judge_order(problem, best.tolist(), "two blocks", options.seed)
-    return [replace(judged, candidates=tried)]
-
-
-def _candidates(
-    graph: PrimalGraph, hidden: frozenset[int], shown: Sequence[int], options: SolveOptions
-) -> Iterator[NDArray[np.int64]]:
-    """Orders of two blocks, without end.
-
-    The hidden variables of few variables are ordered as if all shown ones were neighbours, so that no heuristic favours
-    these; of many, along an order of all variables.
-    """
-    problem, seed = graph.problem, options.seed & 0x7FFFFFFF
-    place = {v: number for number, v in enumerate(shown)}
-    firsts: list[list[int]] = []
-    known: ScopeGraph = graph
-    if len(problem.sizes) <= MOST_NEIGHBOURS:
-        firsts.append(constrained_order(problem, last=shown))
-        known = ScopeGraph(problem.name, [*scopes_of(problem), shown], problem.sizes)
-    firsts += [known.greedy_order(criterion, seed)[0].tolist() for criterion in CRITERIA.values()]
-    firsts = [[v for v in order if v in hidden] for order in firsts]
-    while True:
-        for first in firsts:
-            separators = graph.separators(np.array([*first, *shown], dtype=np.int64)).listed()[: len(first)]
-            scopes = [[place[v] for v in scope if v in place] for scope in (*separators, *scopes_of(problem))]
-            rest = ScopeGraph(problem.name, scopes, [problem.sizes[v] for v in shown])
-            for criterion in CRITERIA.values():
-                last = rest.greedy_order(criterion, seed)[0]
-                yield np.array([*first, *(shown[number] for number in last.tolist())], dtype=np.int64)
-        seed = (seed + 1) & 0x7FFFFFFF
+    order = constrained_order(problem, last=shown)
+    return [replace(judge_order(problem, order, "two blocks", options.seed), candidates=len(CRITERIA))]

@@ -119,7 +119,7 @@ def make_tree(
 
     Parameters
     ----------
-    problem, is_log : as for :func:`oocbe.junction_trees.compiled.compile_tree`.
+    problem, is_log : as for :func:`oocbe.junction_trees.compiled.tree_of`.
     wanted : the requested order. search : finds it, unless an earlier process has found one.
     memory : limit in bytes while it is made. folder : the new folder; None: a temporary one, deleted with the tree.
 
