@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["operators", "drop_forbidden"])
+@pytest.mark.parametrize("name", ["operators", "filters"])
 def test_docstring(name):
     module = importlib.import_module(f"oocbe.algebra.{name}")
     result = doctest.testmod(module)

@@ -24,7 +24,8 @@ from oocbe.junction_trees.stored.pieces import SEGMENT_NAME
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.model.settings.tuning import tuned
-from oocbe.tables import disk, disk_budget, faults
+from oocbe.runtime import faults
+from oocbe.tables import disk, disk_budget
 from oocbe.tables.manifest import render_record
 from tests.helpers.killed_trees import network, stored_tree
 from tests.helpers.small_networks import random_network, random_product
