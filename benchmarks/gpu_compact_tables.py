@@ -26,7 +26,6 @@ from oocbe.propagation.compact_table import CompactTable
 from oocbe.propagation.device_tables import DeviceTables
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.large_tables import SharedRows
 from oocbe.propagation.tables import LinearFilter, codes_of
 
 FAMILIES = {"LIN_B": ((80, 150), 600, (5_000, 10_000)), "LIN_EB": ((100, 200), 800, (5_000, 15_000))}
@@ -59,7 +58,7 @@ def dive(seed: int, family: str, calls: int, batch: int) -> tuple[list[str], np.
     for first, (own, tuples, both) in zip(firsts, made, strict=False):
         scope = tuple(range(first, first + len(own)))
         codes = codes_of(tuples, own)
-        tables.append((scope, SharedRows(codes, own), "table"))
+        tables.append((scope, codes, "table"))
         here.append(CompactTable(scope, codes, expected, "table"))
         for linear in both:
             moved = LinearConstraint(tuple(first + v for v in linear.scope), linear.coefficients, linear.capacity)

@@ -1,14 +1,13 @@
 """Propagation: fixpoints of real instances checked against an independent program's, and their seconds.
 
     python benchmarks/propagation.py                # linear systems and tables of the folder of instances
-    python benchmarks/propagation.py --rows 2e7     # and a scan of so many made-up rows
     python benchmarks/propagation.py --device       # and linear systems on a CUDA device
     python benchmarks/propagation.py --engine       # instead: rows and seconds of solves and counts with and without it
     python benchmarks/propagation.py --peers        # and fixpoints beside SCIP's, CP-SAT's and Choco's
     python benchmarks/propagation.py --markdown     # rows for RESULTS.md
 
-Seconds are those of the best of ``--repeat`` runs, without reading the file: processor time of one thread; wall time of
-scans of made-up rows, by all threads, and on a device, where the system is already and bounds are brought to and from.
+Seconds are those of the best of ``--repeat`` runs, without reading the file: processor time of one thread; wall time on
+a device, where the system is already and bounds are brought to and from.
 """
 
 from __future__ import annotations
@@ -33,13 +32,11 @@ from oocbe.errors import TimeLimitError
 from oocbe.formats import read_model
 from oocbe.model.compact_problem import CompactProblem, ShortTable
 from oocbe.model.linear_system import INFINITE, LinearSystem
-from oocbe.model.parts import Constraint, Variable
-from oocbe.model.problem import Problem
+from oocbe.model.parts import Constraint
 from oocbe.propagation.bounds import PROGRESS, ROUNDS, Bounds, linear_rows_of, propagate_bounds, rounded_bounds
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.kernels.cpu.linear_rows import Rounding
-from oocbe.propagation.large_tables import SharedRows, allowed_rows
 
 Answer = TypeVar("Answer")
 
@@ -139,35 +136,6 @@ def table_rows(folder: Path, repeat: int) -> list[list[str]]:
         lines.append(
             [name.removesuffix(".xml"), entry["positive"], f"{int(entry['tuples']):,}", entry["removed"], *shown]
         )
-    return lines
-
-
-def scanned(rows: int, repeat: int) -> list[list[str]]:
-    """A line a kind of table: rows scanned a second, by what part of the values is left."""
-    lines = []
-    for columns, size in ((6, 100), (10, 50)):
-        random = np.random.default_rng(0)
-        codes = random.integers(0, size, (rows, columns)).astype(np.uint8)
-        table_rows = SharedRows(codes, (size,) * columns)
-        problem = Problem(tuple(Variable(f"v{i}", size) for i in range(columns)))
-        for part in (1.0, 0.9, 0.5):
-            kept = random.random(size * columns) < part
-            spent = []
-            for _ in range(repeat):
-                domains = Domains.of_sizes(problem.sizes)
-                for v in range(columns):
-                    domains.keep(v, kept[domains.offsets[v] : domains.offsets[v + 1]])
-                table = allowed_rows(tuple(range(columns)), table_rows, domains, "table")
-                begin = time.perf_counter()
-                table.filter(domains)
-                spent.append(time.perf_counter() - begin)
-            left, seconds = getattr(table, "rows_left", 0), min(spent)
-            inside = np.ones(rows, dtype=bool)
-            for c in range(columns):
-                inside &= kept[c * size : (c + 1) * size][codes[:, c]]
-            if left != inside.sum():
-                raise SystemExit(f"{columns} columns: {left:,} rows left, not {inside.sum():,}")
-            lines.append([str(columns), f"{part:.0%}", f"{left:,}", f"{rows / seconds / 1e6:.0f} M/s"])
     return lines
 
 
@@ -331,7 +299,6 @@ def show(title: list[str], lines: list[list[str]], markdown: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5, help="runs of each, of which the best counts")
-    parser.add_argument("--rows", type=float, default=0, help="also scan so many made-up rows")
     parser.add_argument("--device", action="store_true", help="also propagate linear systems on a CUDA device")
     parser.add_argument("--peers", action="store_true", help="also compare with SCIP, CP-SAT and Choco")
     parser.add_argument("--markdown", action="store_true", help="print rows for RESULTS.md")
@@ -361,9 +328,6 @@ def main() -> int:
     show(title, linear_lines(folder, given.repeat, given.device), given.markdown)
     title = ["tables", "tables", "rows", "values removed", "scan", "bit sets"]
     show(title, table_rows(folder, given.repeat), given.markdown)
-    if given.rows:
-        title = ["columns", "values left", "rows left", "rows a second"]
-        show(title, scanned(int(given.rows), given.repeat), given.markdown)
     if given.peers:
         title = ["linear system", "beside", "equal bounds", "ours tighter", "theirs tighter", "ours", "theirs"]
         show(title, peers_of_systems(folder), given.markdown)

@@ -8,6 +8,9 @@ backtracking selects an earlier slot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.model.settings.tuning import tuning
@@ -20,24 +23,23 @@ from oocbe.propagation.kernels.cuda.compact_tables import (
     pinned_flags,
     upload_codes,
 )
-from oocbe.propagation.large_tables import SharedRows
 from oocbe.runtime.deadline import check_deadline
 
-DeviceTable = tuple[tuple[int, ...], SharedRows, str]
-"""Scope, rows, at least one, and the name of a constraint."""
+DeviceTable = tuple[tuple[int, ...], NDArray[Any], str]
+"""Scope, rows as of :func:`~oocbe.propagation.tables.codes_of`, at least one, and the name of a constraint."""
 
 
-def fits(scope: Sequence[int], rows: SharedRows, domains: Domains, taken: int) -> bool:
+def fits(scope: Sequence[int], codes: NDArray[Any], domains: Domains, taken: int) -> bool:
     """Whether the device can propagate a table beside others whose codes take ``taken`` bytes."""
     sizes = [int(domains.offsets[v + 1] - domains.offsets[v]) for v in scope]
-    needed = bytes_of(rows) + taken
-    is_small = 0 < len(rows.codes) <= tuning().device_table_rows and max(sizes, default=0) <= LARGEST_DOMAIN
+    needed = bytes_of(codes) + taken
+    is_small = 0 < len(codes) <= tuning().device_table_rows and max(sizes, default=0) <= LARGEST_DOMAIN
     return bool(scope) and is_small and tuning().device_tables_part * needed <= device_room()
 
 
-def bytes_of(rows: SharedRows) -> int:
+def bytes_of(codes: NDArray[Any]) -> int:
     """Device memory for the codes of a table."""
-    return int(filled_up(len(rows.codes)) * rows.codes.shape[1] * rows.codes.itemsize)
+    return int(filled_up(len(codes)) * codes.shape[1] * codes.itemsize)
 
 
 class DeviceTables:
@@ -58,17 +60,18 @@ class DeviceTables:
         self.name = "a table constraint"
         self._names = [name for _, _, name in tables]
         self.scope = tuple(sorted({v for scope, _, _ in tables for v in scope}))
-        self.cost = sum(rows.codes.size for _, rows, _ in tables) // tuning().device_cells_at_once
-        itemsize = max(rows.codes.itemsize for _, rows, _ in tables)
-        uploaded = {id(rows): upload_codes(rows.codes, itemsize) for rows in {id(r): r for _, r, _ in tables}.values()}
+        self.cost = sum(codes.size for _, codes, _ in tables) // tuning().device_cells_at_once
+        itemsize = max(codes.itemsize for _, codes, _ in tables)
+        shared = {id(codes): codes for _, codes, _ in tables}
+        uploaded = {key: upload_codes(codes, itemsize) for key, codes in shared.items()}
         domains.alive = pinned_flags(domains.alive)
         counts = pinned(domains.counts.dtype, len(domains.counts))
         counts[:] = domains.counts
         domains.counts = counts
         self._tables = CompactTables(
             [scope for scope, _, _ in tables],
-            [uploaded[id(rows)] for _, rows, _ in tables],
-            [len(rows.codes) for _, rows, _ in tables],
+            [uploaded[id(codes)] for _, codes, _ in tables],
+            [len(codes) for _, codes, _ in tables],
             domains.offsets,
             domains.alive,
             domains.counts,

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import TimeLimitError, UnsupportedError
+from oocbe.kernels import backend_for
 from oocbe.model.compact_problem import CompactProblem, ShortTable
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT, how_time_ended
 from oocbe.propagation.compact_table import CompactTable, bytes_of
 from oocbe.propagation.domains import Domains
-from oocbe.propagation.large_tables import SharedRows, allowed_rows, is_worth_a_device
 from oocbe.propagation.table_batch import Table, TableBatch
 from oocbe.propagation.tables import (
+    AllowedRows,
     ForbiddenPatterns,
     ForbiddenRows,
     LinearFilter,
@@ -92,17 +94,17 @@ class Network:
         self._bit_set_rows = bit_set_rows
         self._batch_rows = batch_rows
         self._batch: list[Table] = []
-        self._backend = backend
         # Tables that a device propagates together, where it pays for all of them.
         feasible = [c.tuples for c in self.problem.constraints if c.allowed]
         feasible += [t.tuples for t in compact.short_tables if t.allowed]
         feasible += [f.tuples for f in self.problem.functions if f.default is None]
-        self._has_device = is_worth_a_device(sum(map(len, feasible)), backend)
+        rows = sum(map(len, feasible))
+        self._has_device = rows > 0 and backend_for(rows // tuning().scanned_rows_a_row, backend).name == "cuda"
         self._on_device: list[DeviceTable] = []
         self._device_bytes = 0
         self._asked: set[int] | None = None  # within a trial, the constraints to be restored
         # Keeps the rows alive, because their identity is the key.
-        self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], SharedRows]] = {}
+        self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], NDArray[Any]]] = {}
         for number, constraint in enumerate(self.problem.constraints):
             self._add_table(f"constraint {number}", constraint)
         for number, function in enumerate(self.problem.functions):
@@ -156,27 +158,26 @@ class Network:
         # Constraints that share their rows, as in a group, share their codes.
         key = (id(tuples), sizes)
         if key not in self._codes:
-            self._codes[key] = tuples, SharedRows(codes_of(tuples, sizes), sizes)
-        rows = self._codes[key][1]
-        if not table.allowed or not self._put_on_device(scope, rows, name):
-            self.propagators.append(self._made(scope, rows, table.allowed, name))
+            self._codes[key] = tuples, codes_of(tuples, sizes)
+        codes = self._codes[key][1]
+        if not table.allowed or not self._put_on_device(scope, codes, name):
+            self.propagators.append(self._made(scope, codes, table.allowed, name))
 
-    def _put_on_device(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> bool:
+    def _put_on_device(self, scope: tuple[int, ...], codes: NDArray[Any], name: str) -> bool:
         """Whether a table of feasible rows was added to those on the device."""
         if not self._has_device:
             return False
         from oocbe.propagation import device_tables
 
-        if not device_tables.fits(scope, rows, self.domains, self._device_bytes):
+        if not device_tables.fits(scope, codes, self.domains, self._device_bytes):
             return False
-        if all(rows is not other for _, other, _ in self._on_device):
-            self._device_bytes += device_tables.bytes_of(rows)
-        self._on_device.append((scope, rows, name))
+        if all(codes is not other for _, other, _ in self._on_device):
+            self._device_bytes += device_tables.bytes_of(codes)
+        self._on_device.append((scope, codes, name))
         return True
 
-    def _made(self, scope: tuple[int, ...], rows: SharedRows, is_allowed: bool, name: str) -> Propagator:
+    def _made(self, scope: tuple[int, ...], codes: NDArray[Any], is_allowed: bool, name: str) -> Propagator:
         """The engine for a table: bit sets where there is memory for them."""
-        codes = rows.codes
         if not is_allowed:
             return ForbiddenRows(scope, codes, self.domains, name)
         if self._bit_set_bytes and len(codes) >= self._bit_set_rows:
@@ -184,7 +185,7 @@ class Network:
             if needed <= self._bit_set_bytes:
                 self._bit_set_bytes -= needed
                 return CompactTable(scope, codes, self.domains, name)
-        return allowed_rows(scope, rows, self.domains, name, self._backend)
+        return AllowedRows(scope, codes, self.domains, name)
 
     def propagate(self, rounds: int | None = None) -> Fixpoint:
         """Propagate all constraints to the fixpoint, or up to a limit of rounds (None: no limit)."""

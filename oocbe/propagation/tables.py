@@ -96,9 +96,10 @@ class AllowedRows(_RowTable):
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values that no row has."""
         stop = current_flag()
-        self.rows_left = scan_table(*self._taken(), domains.alive, domains.scratch, self._removed, stop)
+        left = scan_table(*self._taken(), domains.alive, domains.scratch, self._removed, stop)
         if stop[0] != 0:
             check_deadline()
+        self.rows_left = left
         return reduce_counts(self.scope, self._removed, domains) if self.rows_left else None
 
 
@@ -114,9 +115,10 @@ class ForbiddenRows(_RowTable):
         if math.prod(sizes) // max(sizes, default=1) > self.rows_left:
             return changed  # too few rows for any value
         stop = current_flag()
-        self.rows_left = count_forbidden(*self._taken(), domains.alive, domains.counters, stop)
+        left = count_forbidden(*self._taken(), domains.alive, domains.counters, stop)
         if stop[0] != 0:
             check_deadline()
+        self.rows_left = left
         if math.prod(sizes) == self.rows_left:
             return None
         for v, size in zip(self.scope, sizes, strict=True):

@@ -39,8 +39,6 @@ PAIRS = [
     ("reduce", "THREADS", "oocbe.kernels.cuda.pairs.reduce.THREADS"),
     ("reduce", "TILE", "oocbe.kernels.cuda.pairs.reduce.ROWS_A_BLOCK"),
     ("runs", "THREADS", "oocbe.kernels.cuda.pairs.runs.THREADS"),
-    ("table_rows", "THREADS", "oocbe.propagation.kernels.cuda.table_rows.THREADS"),
-    ("table_rows", "RESIDENT_BLOCKS", "oocbe.propagation.kernels.cuda.table_rows.RESIDENT_BLOCKS"),
     ("tree_sweeps", "THREADS", "oocbe.junction_trees.kernels.cuda.sweeps.THREADS"),
     ("tree_sweeps", "WARPS_A_CLIQUE", "oocbe.junction_trees.kernels.cuda.sweeps.WARPS_A_CLIQUE"),
     ("tree_sweeps", "VARIABLE", "oocbe.junction_trees.kernels.cuda.layout.VARIABLE"),

@@ -281,8 +281,6 @@ LOOPS = {
     "synthetic.check_maximum": SYNTHETIC,
     "table_rows._keep_rows": FLAG,
     "table_rows.scan_table": FLAG,
-    "table_rows.scan_keys": FLAG,
-    "table_rows._see": "a block of 2048 rows",
     "table_rows.count_forbidden": FLAG,
     "table_rows.filter_linear": "the coefficients of one linear constraint: one a value of its variables",
     "limb_leaf.multiplied": "the limbs of two counts",

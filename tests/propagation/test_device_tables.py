@@ -9,7 +9,6 @@ from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.large_tables import SharedRows
 from oocbe.propagation.propagate import probe
 from oocbe.propagation.tables import AllowedRows
 from tests.kernels.conftest import skip_without_gpu
@@ -32,11 +31,9 @@ def made_up_tables(random, sizes):
         codes = random.integers(0, own, (int(random.choice([1, 31, 64, 257, 2000, 30_000])), arity))
         if random.random() < 0.4:
             codes = np.where(random.random(codes.shape) < 0.15, own, codes)
-        tables.append((scope, SharedRows(codes.astype(np.min_scalar_type(own.max())), own.tolist()), f"t{number}"))
+        tables.append((scope, codes.astype(np.min_scalar_type(own.max())), f"t{number}"))
     if random.random() < 0.3:
-        tables.append(
-            (tables[0][0][::-1], SharedRows(tables[0][1].codes[:, ::-1], tables[0][1].layout.sizes), "turned")
-        )
+        tables.append((tables[0][0][::-1], tables[0][1][:, ::-1], "turned"))
     if random.random() < 0.3:
         tables.append((*tables[0][:2], "twin"))
     return tables
@@ -71,7 +68,7 @@ def test_searches_go_down_and_back(tune, largest, rounds):
         tables = made_up_tables(random, sizes)
         found, expected = Domains.of_sizes(sizes), Domains.of_sizes(sizes)
         on_device = device_tables.DeviceTables(tables, found)
-        in_turn = [AllowedRows(scope, rows.codes, expected, name) for scope, rows, name in tables]
+        in_turn = [AllowedRows(scope, codes, expected, name) for scope, codes, name in tables]
         saved = []
         for step in range(20):
             if saved and (random.random() < 0.35 or not expected.counts.all()):

@@ -21,8 +21,9 @@ from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import propagate_bounds
 from oocbe.propagation.compact_table import CompactTable
+from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.tables import ForbiddenPatterns
+from oocbe.propagation.tables import AllowedRows, ForbiddenPatterns
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
@@ -314,3 +315,42 @@ def test_the_deadline_is_looked_at_while_rows_are_laid_out():
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(4)), linear_constraints=rows)
     with Deadline(0.0), pytest.raises(TimeLimitError):
         Network(problem)
+
+
+def narrowed(domains: Domains, seed: int, part: float) -> None:
+    """Remove values at random, but the first of each variable."""
+    random = np.random.default_rng(seed)
+    for v in range(len(domains.counts)):
+        flags = random.random(len(domains.flags(v))) < part
+        flags[0] = True
+        domains.keep(v, flags)
+
+
+def test_constraints_that_share_their_rows_lose_them_apart():
+    codes = np.random.default_rng(5).integers(0, [9, 20, 9, 20], (20_000, 4)).astype(np.uint8)
+    found, expected = Domains.of_sizes((9, 20, 9, 20, 9)), Domains.of_sizes((9, 20, 9, 20, 9))
+    scopes = ((0, 1, 2, 3), (2, 3, 4, 1))
+    shared = [AllowedRows(scope, codes, found, "shared") for scope in scopes]
+    apart = [AllowedRows(scope, codes.copy(), expected, "apart") for scope in scopes]
+    for step in range(6):
+        for domains in (found, expected):
+            narrowed(domains, 20 + step, 0.75)
+        assert shared[step % 2].filter(found) == apart[step % 2].filter(expected)
+        assert [table.rows_left for table in shared] == [table.rows_left for table in apart]
+        assert (found.alive == expected.alive).all()
+
+
+def test_a_scan_that_is_ended_can_be_made_again():
+    codes = np.random.default_rng(0).integers(0, 10, (20_000, 4)).astype(np.uint8)
+    domains, scope = Domains.of_sizes((10,) * 4), (0, 1, 2, 3)
+    table = AllowedRows(scope, codes, domains, "ended")
+    narrowed(domains, 1, 0.7)
+    with Deadline(1e9) as deadline:
+        deadline.interrupt()
+        deadline._end = 0.0
+        with pytest.raises(TimeLimitError):
+            table.filter(domains)
+    expected = Domains(domains.offsets, domains.alive.copy(), domains.counts.copy())
+    whole = AllowedRows(scope, codes, expected, "whole")
+    assert table.filter(domains) == whole.filter(expected) is not None
+    assert (domains.alive == expected.alive).all()

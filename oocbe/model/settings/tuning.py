@@ -413,22 +413,6 @@ class Tuning:
     the processor some 20 ms, and a device needs start-up and transfer first."""
     scanned_rows_a_row: int = 16
     """Scanned rows that weigh as much as one joined row in the choice of a device by ``auto``."""
-    large_table_rows: int = 1 << 16
-    """Rows from which a table is scanned by several threads."""
-    scan_part_rows: int = 1 << 18
-    """Rows of a table in memory that a thread scans at a time."""
-    scan_piece_rows: int = 1 << 20
-    """Rows of a source that a thread reads and scans at a time."""
-    scan_device_rows: int = 1 << 24
-    """Rows read from disk and copied to a device at a time: 134 MB a key word, enough for all reading threads."""
-    scan_held_bytes: int = 1 << 24
-    """Bytes of keys in main memory copied to a device at a time: a third of a millisecond of the bus, which is idle
-    until the first piece is in pinned memory."""
-    flag_bits: int = 14
-    """Bits of neighbouring columns of a key that share one flag lookup: 16 KiB of flags. 6 columns of 7 bits took half
-    the time of one lookup a column."""
-    flag_row_bits: int = 6
-    """Binary logarithm of the least number of rows for each flag of such a group."""
     bit_set_bytes: int = 1 << 29
     """Memory for tables as bit sets in probing, in bytes."""
     removal_batch_rows: int = 1 << 14
@@ -436,7 +420,7 @@ class Tuning:
     table_rounds: int = 64
     """Limit of rounds of a launch over tables on a device; the deadline is checked after each launch."""
     device_table_rows: int = 1 << 22
-    """Limit of rows of a table: one block filters a variable of a table, whereas all blocks scan larger tables."""
+    """Limit of rows of a table on a device, where one block filters a variable of a table."""
     device_tables_part: int = 4
     """Codes of all tables take at most one part in so many of the device's free memory."""
     device_cells_at_once: int = 1 << 16

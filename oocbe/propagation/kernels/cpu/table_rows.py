@@ -17,10 +17,6 @@ LOOK_STEP = (1 << 16) - 1
 """Rows, less one, after which a scan looks at the flag; ones in the low bits."""
 
 
-BLOCK = 1 << 11
-"""Packed rows that go through one group of columns after the other; their keys stay in the first cache."""
-
-
 @helper
 def _keep_rows(
     codes: Any, rows: Any, count: Any, is_whole: Any, offsets: Any, sizes: Any, alive: Any, stop: Any
@@ -102,88 +98,6 @@ def scan_table(
             for value in range(size):
                 alive[offset + value] &= supported[offset + value]
     return left
-
-
-@jit
-def scan_keys(
-    keys: Any,
-    low: Any,
-    high: Any,
-    groups: Any,
-    flags: Any,
-    fields: Any,
-    width: Any,
-    wanted: Any,
-    kept: Any,
-    stop: Any,
-) -> Any:
-    """Scan packed rows; returns how many of them have only values that are left.
-
-    Blocks of rows go through one group of columns after the other, those that are left alone and without a branch:
-    whether a row is left cannot be guessed. Only columns of which some value was not seen yet are looked at by
-    themselves.
-
-    Parameters
-    ----------
-    keys : uint64 (words, rows). low, high : the rows.
-    groups : uint64 (groups, 4), columns that lie side by side in a key: word, shift and mask of all of them together,
-        and where their flags begin; columns that have lost nothing are in none.
-    flags : uint8, for each group 1 for each combination of codes that is left.
-    fields : uint64 (columns, 3), word, shift and mask of each column; no mask is beyond the width.
-    width : uint64, flags of a column. wanted : uint8 (columns * width,), 1 for each code that is left and was not seen;
-        set to 0 for those that rows left have.
-    kept : uint64 (words, any number), filled with the keys of rows left in their order if it has room for all of them.
-    stop : the flag that ends the scan early; the number is of no use then.
-    """
-    places = np.empty(BLOCK, dtype=np.int64)
-    waiting = np.zeros(len(fields), dtype=np.int64)
-    for c in range(len(fields)):
-        for code in range(width):
-            waiting[c] += wanted[np.uint64(c) * width + np.uint64(code)]
-    all_waiting = waiting.sum()
-    left: Any = 0
-    for begin in range(low, high, BLOCK):
-        if stop[0] != 0:
-            break
-        size = min(BLOCK, high - begin)
-        count: Any = size
-        for g in range(len(groups)):
-            word, shift, mask, first = groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3]
-            found: Any = 0
-            for i in range(count):
-                place = places[i] if g > 0 else begin + i
-                places[found] = place
-                found += flags[first + ((keys[word, place] >> shift) & mask)]
-            count = found
-        is_kept = left + count <= kept.shape[1]
-        left += count
-        if count == 0 or not (all_waiting > 0 or is_kept):
-            continue
-        if len(groups) == 0:
-            for i in range(size):
-                places[i] = begin + i
-        if is_kept:
-            for word in range(len(keys)):
-                for i in range(count):
-                    kept[word, left - count + i] = keys[word, places[i]]
-        for c in range(len(fields)):
-            if waiting[c] > 0:
-                seen = _see(keys, places, count, fields[c, 0], fields[c, 1], fields[c, 2], np.uint64(c) * width, wanted)
-                waiting[c] -= seen
-                all_waiting -= seen
-    return left
-
-
-@helper
-def _see(keys: Any, places: Any, count: Any, word: Any, shift: Any, mask: Any, first: Any, wanted: Any) -> Any:
-    """Take the codes of some rows of a column off those that are wanted; returns how many were."""
-    seen: Any = 0
-    for i in range(count):
-        code = first + ((keys[word, places[i]] >> shift) & mask)
-        if wanted[code] != 0:
-            wanted[code] = 0
-            seen += 1
-    return seen
 
 
 @jit
