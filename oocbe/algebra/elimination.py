@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from oocbe.algebra.arrange import Arranged, arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.marginalisation import Marginalisation
-from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
+from oocbe.algebra.out_of_core.context import (
+    ExecutionContext,
+    OperationPiece,
+    ResultRows,
+    Step,
+    arrange,
+    join_cost,
+    match,
+)
 from oocbe.algebra.ranges import joined_dtype
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.scratch import ScratchFile
@@ -51,8 +59,8 @@ def split_key_word(names: Sequence[str], layout: Layout) -> tuple[tuple[str, ...
 class PreparedElimination:
     """Two tables ready to be joined with variables eliminated."""
 
-    outer: Arranged
-    inner: Arranged
+    outer: Table
+    inner: Table
     groups: MatchedGroups
     plan: EliminationPlan
     semiring: Semiring

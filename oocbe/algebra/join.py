@@ -8,7 +8,7 @@ and reads no more than a constant times what is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.arrange import Arranged, arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
-from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
+from oocbe.algebra.out_of_core.context import (
+    ExecutionContext,
+    OperationPiece,
+    ResultRows,
+    Step,
+    arrange,
+    join_cost,
+    match,
+)
 from oocbe.algebra.ranges import joined_dtype
 from oocbe.errors import ResourceError
 from oocbe.execution.partition import JoinInput
@@ -30,28 +38,6 @@ from oocbe.tables.table import Table, format_bytes
 
 COPIES, GROUP_BYTES = 3.5, 48
 """Memory of a part's row: as read, moved, converted and sorted; starts and matches where each row is a group."""
-
-
-@dataclass(frozen=True)
-class PreparedJoin:
-    """Two tables ready to be joined: both grouped by their shared variables, the groups that both have matched."""
-
-    layout: Layout
-    first: Arranged
-    second: Arranged
-    added: NDArray[np.uint64]
-    groups: MatchedGroups
-    combination: int
-    kernels: Backend
-    piece_rows: int | None
-
-    def rows(self, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Keys and values of the joined rows of some of the groups."""
-        first, second = self.first, self.second
-        return self.kernels.join_rows(
-            first.keys, first.values, self.added, second.values, groups, self.layout.words, self.combination,
-            self.piece_rows,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,35 +78,44 @@ class Join(Step):
         """See :class:`Step`."""
         return joined_dtype(extents[0], extents[1], self.semiring)
 
-    def prepare(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> PreparedJoin:
-        """Bring two tables into the order of their shared variables and find the groups that both have."""
+    def prepare(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[MatchedGroups, Callable[[MatchedGroups], tuple[NDArray[np.uint64], NDArray[Any]]]]:
+        """Bring two tables into the order of their shared variables and find the groups that both have.
+
+        Returns these groups, and a function that gives keys and values of the joined rows of some of them.
+        """
         own = [[name for name in table.scope if name not in self.shared] for table in tables]
         first, second = (
             arrange(table, (*self.shared, *names), self.shared, self.dtype, kernels, piece_rows)
             for table, names in zip(without_lonely(tables, self.shared, kernels, piece_rows), own, strict=True)
         )
-        groups = match(first, second, self.shared, kernels, piece_rows)
-        moves = move_plan(second.layout, self.layout, own[1])
-        added = kernels.permute(second.keys, moves, self.layout.words, piece_rows)
-        return PreparedJoin(self.layout, first, second, added, groups, self.semiring.combination, kernels, piece_rows)
+        words, combination = self.layout.words, self.semiring.combination
+        added = kernels.permute(second.keys, move_plan(second.layout, self.layout, own[1]), words, piece_rows)
+
+        def rows(groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+            given = first.keys, first.values, added, second.values
+            return kernels.join_rows(*given, groups, words, combination, piece_rows)
+
+        return match(first, second, self.shared, kernels, piece_rows), rows
 
     def rows(
         self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """See :class:`Step`; the rows are grouped by the shared variables."""
-        join = self.prepare(tables, kernels, piece_rows)
-        return join.rows(join.groups)
+        groups, rows = self.prepare(tables, kernels, piece_rows)
+        return rows(groups)
 
     def table(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> Table:
         """See :class:`Step`; ResourceError if the joined rows do not fit in memory."""
-        join = self.prepare(tables, kernels, piece_rows)
-        needed = int(join.groups.joined_rows) * (8 * self.layout.words + self.dtype.itemsize)
+        groups, rows = self.prepare(tables, kernels, piece_rows)
+        needed = int(groups.joined_rows) * (8 * self.layout.words + self.dtype.itemsize)
         try:
             check_room(needed)
-            return self.as_table(join.rows(join.groups), tables)
+            return self.as_table(rows(groups), tables)
         except MemoryError:
             raise ResourceError(
-                f"joining {tables[0]!r} and {tables[1]!r} gives {join.groups.joined_rows:,} rows, "
+                f"joining {tables[0]!r} and {tables[1]!r} gives {groups.joined_rows:,} rows, "
                 f"{format_bytes(needed)}, more than the memory left; eliminate a variable in the same step "
                 "(join_maximise), which writes no joined row, or name an output table on disk"
             ) from None
@@ -148,10 +143,9 @@ class Join(Step):
     def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """See :class:`Step`."""
         kernels = context.kernels
-        join = self.prepare(context.load(inputs, self.semiring, stream), kernels)
-        rows = context.joined_rows(self.layout, self.dtype)
-        for groups in split_groups(join.groups, rows, kernels):
-            keys, values = join.rows(groups)
+        matched, rows = self.prepare(context.load(inputs, self.semiring, stream), kernels)
+        for groups in split_groups(matched, context.joined_rows(self.layout, self.dtype), kernels):
+            keys, values = rows(groups)
             yield ResultRows(kernels.download(keys), kernels.download(values))
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.arrange import Arranged, arrange
-from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, cost_of
+from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, arrange, cost_of
 from oocbe.algebra.ranges import reduced_dtype
 from oocbe.execution.partition import JoinInput
 from oocbe.execution.sources import Source
@@ -86,7 +85,7 @@ class Marginalisation(Step):
         rows, starts = self._grouped(table, kernels, piece_rows)
         return self._reduced(rows.keys, rows.values, starts, kernels, piece_rows)
 
-    def _grouped(self, table: Table, kernels: Backend, piece_rows: int | None = None) -> tuple[Arranged, NDArray[Any]]:
+    def _grouped(self, table: Table, kernels: Backend, piece_rows: int | None = None) -> tuple[Table, NDArray[Any]]:
         """The table's rows in order of the variables that stay, and where groups begin."""
         kept = self.layout.scope
         scope = (*kept, *(name for name in table.scope if name not in self.layout))

@@ -31,12 +31,10 @@ class Budget:
     Parameters
     ----------
     limit : bytes; None: 80 % of the memory of the control group or the machine.
-    kind : of memory, for error messages.
     """
 
-    def __init__(self, limit: int | None = None, kind: str = "host") -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self.limit = default_memory_limit() if limit is None else limit
-        self.kind = kind
         self.peak = 0
         self._used: dict[str, int] = {}
         self._lock = Lock()
@@ -69,7 +67,7 @@ class Budget:
             if used + nbytes > self.limit:
                 holders = ", ".join(f"{name} {format_bytes(held)}" for name, held in self._used.items())
                 raise ResourceError(
-                    f"{owner} needs {format_bytes(nbytes)} of {self.kind} memory; {format_bytes(used)} of the limit of "
+                    f"{owner} needs {format_bytes(nbytes)} of host memory; {format_bytes(used)} of the limit of "
                     f"{format_bytes(self.limit)} are in use{f' ({holders})' if holders else ''}; raise the limit, or "
                     "lower the number of streams or the rows a chunk"
                 )

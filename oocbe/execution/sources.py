@@ -58,12 +58,33 @@ def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
     return 8 * layout.words + dtype.itemsize
 
 
-class InMemorySource:
-    """A table in memory; rows on a device are copied to main memory.
+class EvenStretches:
+    """Rows that may be cut anywhere, in stretches of equal numbers of rows but the last; see ``KeyedRows``.
 
-    Parameters
+    Attributes
     ----------
-    stretch_rows : rows of a stretch, whose first and last key are used to cut the table.
+    rows : number of rows. stretch_rows : rows of a stretch, whose first and last key are used to cut the rows.
+    """
+
+    rows: int
+    stretch_rows: int
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """Ranges of ``most`` rows; see :class:`Source`."""
+        return even_ranges(self.rows, most)
+
+    @property
+    def stretch_count(self) -> int:
+        """Stretches."""
+        return -(-self.rows // self.stretch_rows)
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; all rows for one behind the last."""
+        return min(stretch * self.stretch_rows, self.rows)
+
+
+class InMemorySource(EvenStretches):
+    """A table in memory; rows on a device are copied to main memory.
 
     Attributes
     ----------
@@ -83,19 +104,6 @@ class InMemorySource:
         keys[:] = self.table.keys[:, rows]
         if values is not None:
             values[:] = self.table.values[rows]
-
-    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """Ranges of ``most`` rows; see :class:`Source`."""
-        return even_ranges(self.rows, most)
-
-    @property
-    def stretch_count(self) -> int:
-        """Stretches."""
-        return -(-self.rows // self.stretch_rows)
-
-    def stretch_start(self, stretch: int) -> int:
-        """First row of a stretch; all rows for one behind the last."""
-        return min(stretch * self.stretch_rows, self.rows)
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
         """Keys of the first and the last row of a stretch."""

@@ -35,8 +35,9 @@ from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerC
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.partition import JoinInput
 from oocbe.execution.schedule import Simulated, forecast, piece_rows, predicted_stage, usual_conditions
+from oocbe.execution.sources import EvenStretches
 from oocbe.kernels import backend_for
-from oocbe.model.row_numbers import even_ranges, key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
@@ -412,7 +413,7 @@ STRETCHES, LEAST_STRETCH = 1 << 10, 1 << 12
 """Limit of the number of stretches, at whose edges the rows can be cut, and least number of rows of one."""
 
 
-class GeneratedRows:
+class GeneratedRows(EvenStretches):
     """Rows of the groups of some ranks; a :class:`oocbe.execution.key_cuts.KeyedRows`.
 
     Parameters
@@ -421,7 +422,7 @@ class GeneratedRows:
 
     Attributes
     ----------
-    scope, semiring : of the table. stretch_rows : rows of a stretch.
+    scope, semiring : of the table.
     Others as for :class:`oocbe.execution.sources.Source`.
     """
 
@@ -438,19 +439,6 @@ class GeneratedRows:
         table = self._table
         given = np.empty(0, dtype=self.dtype) if values is None else values
         fill_in_order(keys, given, self._first + start, table.classes, table.fields, table.settings)
-
-    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """Ranges of ``most`` rows; see :class:`oocbe.execution.sources.Source`."""
-        return even_ranges(self.rows, most)
-
-    @property
-    def stretch_count(self) -> int:
-        """Number of stretches."""
-        return -(-self.rows // self.stretch_rows)
-
-    def stretch_start(self, stretch: int) -> int:
-        """First row of a stretch; all rows for one behind the last."""
-        return min(stretch * self.stretch_rows, self.rows)
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
         """Keys of the first and the last row of a stretch."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,18 +193,10 @@ def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, 
     return wanted
 
 
-class SortedRows(NamedTuple):
-    """Parts of a table: layout, keys uint64 (words, rows), ascending, and values (rows,)."""
-
-    layout: Layout
-    keys: NDArray[np.uint64]
-    values: NDArray[Any]
-
-
 def sorted_rows(
     columns: Sequence[Column], values: NDArray[Any], domains: Domains | None, semiring: Semiring, what: str
-) -> SortedRows:
-    """Sorted rows from one column per variable and values (rows,).
+) -> tuple[Layout, NDArray[np.uint64], NDArray[Any]]:
+    """Layout, ascending keys uint64 (words, rows) and values (rows,) from one column per variable and values (rows,).
 
     Raises
     ------
@@ -225,7 +217,7 @@ def sorted_rows(
         labels = [layout.labels[n][i] if n in layout.labels else i for n, i in zip(layout.scope, first, strict=True)]
         key = dict(zip(layout.scope, labels, strict=True))
         raise ModelError(f"{what}: two rows have the key {key}; combine them before, as by group_by")
-    return SortedRows(layout, keys, numbers)
+    return layout, keys, numbers
 
 
 def _sorted(keys: NDArray[np.uint64], numbers: NDArray[Any], layout: Layout) -> tuple[NDArray[np.uint64], NDArray[Any]]:

@@ -128,7 +128,6 @@ class PackedTable:
         from oocbe.kernels.cpu.threads import run_all
 
         chunks = table.chunk_count
-        rows = np.array([table.chunk_start(chunk) for chunk in range(chunks + 1)], dtype=np.int64)
         calls = [(column, chunk) for column in range(table.layout.words + 1) for chunk in range(chunks)]
         try:
             made = run_all(table.packed_chunk, calls)
@@ -138,17 +137,22 @@ class PackedTable:
                 f"{table.path} takes {format_bytes(2 * table.stored_bytes)} while it is read, more than the memory "
                 "left; name an output table on disk instead"
             ) from None
-        edges = [table.chunk_keys(chunk) for chunk in range(chunks)]
-        return cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)
+        return cls._of_stored(table, columns)
 
     @classmethod
     def on_disk(cls, table: StoredTable) -> PackedTable | None:
         """A stored table whose chunks are read when they are used; None where they are not packed."""
         if not table.is_packed:
             return None
+        return cls._of_stored(
+            table, [StoredColumn(table, c, table.chunk_starts(c)) for c in range(table.layout.words + 1)]
+        )
+
+    @classmethod
+    def _of_stored(cls, table: StoredTable, columns: Sequence[PackedColumn | StoredColumn]) -> PackedTable:
+        """The packed table with the chunks of a stored one."""
         chunks = table.chunk_count
         rows = np.array([table.chunk_start(chunk) for chunk in range(chunks + 1)], dtype=np.int64)
-        columns = [StoredColumn(table, c, table.chunk_starts(c)) for c in range(table.layout.words + 1)]
         edges = [table.chunk_keys(chunk) for chunk in range(chunks)]
         return cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)
 

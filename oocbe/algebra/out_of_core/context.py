@@ -1,4 +1,10 @@
-"""The steps of operators and where they work: settings, results, pieces that halve, the table being written."""
+"""The steps of operators and where they work: settings, results, pieces that halve, the table being written.
+
+Incomplete tables are preprocessed (:func:`arrange`, :func:`match`; Bistaffa, Bombieri and Farinelli 2016, algorithm 3).
+Fields are moved to the places that the operation needs, rows sorted on the bits that matter (a stable radix sort of
+just those), and groups of rows that occur in one of two tables only are dropped. A table whose rows are in that order
+already is not sorted again.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +34,7 @@ from oocbe.runtime.pieces import Indivisible, Resumption, run_piece
 from oocbe.runtime.tracing.recorder import CALLER, span
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
@@ -37,7 +43,46 @@ from oocbe.tables.writer import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from oocbe.algebra.inputs import TableLike
-    from oocbe.kernels.interface import Backend
+    from oocbe.kernels.interface import Backend, MatchedGroups
+
+
+def arrange(
+    table: Table,
+    scope: Sequence[str],
+    order: Sequence[str],
+    dtype: np.dtype[Any],
+    backend: Backend,
+    piece_rows: int | None = None,
+) -> Table:
+    """A table with its fields in the order of ``scope`` and its rows in the order of some of them.
+
+    The rows may be the table's own arrays, and are not to be written to.
+
+    Parameters
+    ----------
+    table : any table.
+    scope : all its variables, the least significant place first.
+    order : variables to sort by, the least significant first.
+    dtype : dtype of the values wanted.
+    """
+    layout = table.layout.select(scope)
+    moved = layout.scope != table.scope
+    keys, values = table.keys, table.values.astype(dtype, copy=False)
+    if moved:
+        keys = backend.permute(keys, move_plan(table.layout, layout), layout.words, piece_rows)
+    if order and not (table.is_sorted and table.scope[-len(order) :] == tuple(order)):
+        ranges = merged_ranges(map(layout.field, order))
+        keys, values = backend.sort_rows(keys, values, ranges, piece_rows, own=moved)
+    return Table(layout, keys, values, table.semiring)
+
+
+def match(
+    table1: Table, table2: Table, shared: Sequence[str], backend: Backend, piece_rows: int | None = None
+) -> MatchedGroups:
+    """Groups that two tables have in common; both have ``shared`` in their lowest places and are sorted by it."""
+    # In the lowest places of both, their bits are at the same ones: words that only one table has hold none of them.
+    masks = field_masks(table1.layout, shared)[: table2.layout.words]
+    return backend.common_groups(table1.keys, table2.keys, masks, piece_rows)
 
 
 class ResultRows(NamedTuple):

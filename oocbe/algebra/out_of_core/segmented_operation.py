@@ -32,9 +32,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from oocbe.algebra.arrange import arrange
 from oocbe.algebra.gpu_streaming import DevicePlan
-from oocbe.algebra.out_of_core.context import ExecutionContext, Step
+from oocbe.algebra.out_of_core.context import ExecutionContext, Step, arrange
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
@@ -60,7 +59,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import KERNELS, span
 from oocbe.tables import disk
 from oocbe.tables.parts import PartsWriter
-from oocbe.tables.residence import to_kernels
+from oocbe.tables.residence import to_host, to_kernels
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -164,10 +163,9 @@ def sort_run(segment: RunSegment) -> PartResult:
             rows = to_kernels(source.read(segment.low, segment.high), kernels)
             deadline.check()
             with span(KERNELS, "sort run", rows=count):
-                sorted_rows = arrange(rows, segment.scope, segment.order, rows.dtype, kernels)
+                run = arrange(rows, segment.scope, segment.order, rows.dtype, kernels)
             del rows
-            keys, values = kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values)
-            run, how = Table(sorted_rows.layout, keys, values, table.semiring), replace(how, is_scratch=True)
+            run, how = to_host(run), replace(how, is_scratch=True)
             return written_part(how, segment.part, run.layout, run.dtype, [run], begin)
 
 
