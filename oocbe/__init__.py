@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from oocbe.formats import write as write
     from oocbe.formats.networks import from_pgmpy as from_pgmpy
     from oocbe.formats.networks import from_pyagrum as from_pyagrum
-    from oocbe.formats.solutions.verification import Verdict as Verdict
+    from oocbe.formats.solutions import Verdict as Verdict
     from oocbe.junction_trees.tree import JunctionTree as JunctionTree
     from oocbe.model.compact_problem import CompactProblem as CompactProblem
     from oocbe.model.compact_problem import ShortTable as ShortTable
@@ -136,7 +136,7 @@ _HOMES = {
     "oocbe.api.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals "
     "most_probable_explanation",
     "oocbe.runtime.tracing.trace_file": "trace",
-    "oocbe.formats.solutions.verification": "Verdict",
+    "oocbe.formats.solutions": "Verdict",
 }
 """Public names by the module that has them, each imported when it is first asked for."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.arrange import Arranged, arrange, match, without_lonely
+from oocbe.algebra.arrange import arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.out_of_core.context import (
     ExecutionContext,

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.api.contraction import Contractions
-from oocbe.api.contraction_path import ContractionPath, Expression, Positions, path_of
+from oocbe.api.contraction import ContractionPath, Contractions, Expression, Positions, path_of
 from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.tracing.recorder import READER, span

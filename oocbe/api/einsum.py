@@ -1,7 +1,7 @@
 """Einsum in any semiring: contraction of dense and sparse arrays by joins and eliminations of tables.
 
 Dense operands are complete tables, sparse ones incomplete tables. A step of the path
-(:mod:`oocbe.api.contraction_path`) is one :func:`oocbe.join_marginalise`; if its tables exceed the memory limit, it
+(:mod:`oocbe.api.contraction`) is one :func:`oocbe.join_marginalise`; if its tables exceed the memory limit, it
 writes its result to a scratch folder, piece by piece.
 """
 
@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.api.contraction import Contractions, cells_along
-from oocbe.api.contraction_path import ContractionPath, Expression, Positions, path_of
+from oocbe.api.contraction import ContractionPath, Contractions, Expression, Positions, cells_along, path_of
 from oocbe.errors import ResourceError, UsageError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
 from oocbe.tables.common_domains import limit_of

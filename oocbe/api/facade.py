@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.plan.plan import Plan
     from oocbe.formats import Model
     from oocbe.formats.evidence import Evidence
-    from oocbe.formats.solutions.verification import Verdict
+    from oocbe.formats.solutions import Verdict
     from oocbe.model.problem import Problem
     from oocbe.model.results.bound_result import BoundResult
     from oocbe.model.results.propagation_result import PropagationResult
@@ -183,7 +183,7 @@ def verify(
     FormatError : a file that is no solution of this problem. UsageError : a name or value that the problem does not
         have, a variable without a value, or a result without an assignment.
     """
-    from oocbe.formats.solutions.verification import judge
+    from oocbe.formats.solutions import judge
 
     return judge(load_problem(problem), solution)
 

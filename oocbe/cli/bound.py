@@ -51,7 +51,7 @@ def bound(
     the bound is the sum of the functions' minima (z = 0). Exit code 0, 10 if the problem is infeasible, or 20 with
     z = 0.
     """
-    from oocbe.formats.solutions.solution_file import write_assignment
+    from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
 
     check_targets(file, solution=solution)

@@ -50,7 +50,7 @@ def dcop(
     or bounds are found, 10 if FILE is infeasible, 20 if a limit was reached.
     """
     from oocbe.errors import UsageError
-    from oocbe.formats.solutions.solution_file import write_assignment
+    from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
 
     workers = 0 if options.workers is None else options.number_of_workers

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oocbe.cli.convert import ParquetColumns
 from oocbe.cli.flags import command
 from oocbe.cli.output import print_written
-from oocbe.cli.tables import ParquetColumns
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ class _Command(NamedTuple):
 COMMANDS = {
     "solve": _Command("solve", "solve", "oocbe solve examples/daily.spot --order-seconds 2 --solution daily.sol"),
     "bound": _Command("bound", "bound", "oocbe bound examples/daily.spot --z 4 --z auto"),
-    "plan": _Command("plan", "plan", "oocbe plan examples/daily.spot --order min-fill"),
+    "plan": _Command("solve", "plan", "oocbe plan examples/daily.spot --order min-fill"),
     "propagate": _Command("propagate", "propagate", "oocbe propagate model.mps.gz --json --output tighter.mps"),
     "verify": _Command("verify", "verify", "oocbe verify examples/daily.spot daily.sol"),
     "inspect": _Command("inspect", "inspect", "oocbe inspect examples/grid.wcsp"),
@@ -66,9 +66,9 @@ COMMANDS = {
     "dcop": _Command("dcop", "dcop", "oocbe dcop agents.yaml --z 5 --metrics metrics.json"),
     "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
-    "simulate": _Command("simulate", "simulate", "oocbe simulate --workers 1000 --pieces run.json.gz --times 1000"),
+    "simulate": _Command("trace", "simulate", "oocbe simulate --workers 1000 --pieces run.json.gz --times 1000"),
     "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),
-    "completion": _Command("completion", "completion", "oocbe completion bash > completions/oocbe"),
+    "completion": _Command("warm_up", "completion", "oocbe completion bash > completions/oocbe"),
     "synth": _Command("synth", "synth_app"),
 }
 """Commands by name, in the order of the help."""

@@ -1,21 +1,28 @@
-"""``oocbe solve``: the optimum of a problem, proven, and an assignment that has it."""
+"""``oocbe solve``: the optimum of a problem, proven, and an assignment that has it; or the answer of another task.
+
+``oocbe plan``: a forecast of a solve.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oocbe.cli.flags import SolutionFlag, check_targets, command, load
-from oocbe.cli.output import defer_signals, print_answer, times, warn, written_to
+from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load
+from oocbe.cli.output import defer_signals, print_answer, prints_json, times, warn, written_to
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
+from oocbe.model.results.numerals import all_digits, digits
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.certificates.proofs import ProofTask
+    from oocbe.model.photographs import ImagingDay
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
@@ -139,7 +146,7 @@ def solve(
     if why := why_from_the_start(task, options):
         warn(why)  # before a run of perhaps hours
     if output is not None:
-        from oocbe.formats.solutions.verification import check_output
+        from oocbe.formats.solutions import check_output
 
         check_output(output, task)
     if task != "optimum":
@@ -184,7 +191,7 @@ def solve(
         if report is not None:
             write_report(report, problem, result, options, traced)
     if solution is not None and result.assignment is not None:
-        from oocbe.formats.solutions.solution_file import write_solution
+        from oocbe.formats.solutions import write_solution
 
         write_solution(result, solution)  # before anything is printed, which may fail
     missing = unproven = ""
@@ -238,9 +245,8 @@ def _run_task(
 ) -> tuple[Problem, TaskResult]:
     from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import answered, load_engine
-    from oocbe.cli.task import print_count, print_task
     from oocbe.errors import UsageError
-    from oocbe.formats.solutions.solution_file import write_assignment
+    from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
     from oocbe.model.semiring import semiring_by_name
 
@@ -263,7 +269,7 @@ def _run_task(
         write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
     is_written = True
     if output_file is not None:
-        from oocbe.formats.solutions.verification import write_task
+        from oocbe.formats.solutions import write_task
 
         is_written = write_task(result, output_file)
     if in_lines:
@@ -300,3 +306,129 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         *(("note", text) for text in result.notes),
         *(() if result.schedule is None else result.schedule.facts()),
     ]
+
+
+@command("plan")
+def plan(
+    file: ProblemFile,
+    *,
+    options: SolveOptions,
+    evidence: list[str] | None,
+    format: str | None,
+    task: Annotated[str, typer.Option("--task", help="A task, as for oocbe solve.")] = "optimum",
+    temperature: Annotated[
+        float, typer.Option("--temperature", metavar="NUMBER", help="Temperature of the tasks logz and marginals.")
+    ] = 1.0,
+) -> None:
+    """Predict time, memory and disk of solving FILE, or of another task.
+
+    Prints the elimination order, its width, and for each bucket scope, bits, predicted rows, complete rows, bytes,
+    form and density of the message, number of pieces, and bytes on disk. Computes only the order, and bounds of a
+    sample of rows. Exit code 30 if the messages do not fit the disk. With --quiet, prints the width.
+    """
+    from oocbe.api.solving.outlook import plan_task
+    from oocbe.errors import DiskError
+
+    made = plan_task(load(file, format, evidence), task, options, temperature)
+    print_answer(made.to_json, str(made), made.width)
+    if made.disk_refusal:
+        raise DiskError(made.disk_refusal)
+
+
+SHOWN_DIGITS = 60
+"""Digits of a count above which a terminal shows its magnitude; --json and --quiet have all digits."""
+
+FLOAT_DIGITS = 300
+"""Decimal exponent up to which a fraction is also shown as a decimal number."""
+
+
+def print_task(result: TaskResult, day: ImagingDay | None = None) -> None:
+    """Print a task's result the way ``solve`` prints an optimum: JSON, or rows (quiet: one line), then the answers.
+
+    day : of a SPOT5 file, to print assignments as photographs.
+    """
+    print_answer(result.to_json, _task_rows(result), result.status, result.value)
+    if not prints_json():
+        for line in task_answers(result, day):
+            typer.echo(line)
+
+
+def print_count(result: TaskResult) -> None:
+    """Print a count as lines of the model counting competition (its data format 1.2, 2025)."""
+    if result.value is None or result.log10 is None:
+        typer.echo("s UNKNOWN")
+        return
+    is_float = isinstance(result.value, float)
+    form = "arb frac" if isinstance(result.value, Fraction) else "double float" if is_float else "arb int"
+    typer.echo(f"s {'UN' * (result.status == 'infeasible')}SATISFIABLE")
+    typer.echo(f"c s type {result.kind}")
+    typer.echo(f"c s {'neg' * (result.value < 0)}log10-estimate {result.log10:.15g}")
+    typer.echo(f"c s exact {form} {digits(result.value)}")
+
+
+def _task_rows(result: TaskResult) -> list[tuple[str, object]]:
+    from oocbe.runtime.pictures.html import first_pairs
+    from oocbe.tables.table import format_bytes
+
+    return [
+        ("problem", result.problem),
+        ("task", result.task),
+        ("status", result.status),
+        *_value_rows(result),
+        ("evidence", first_pairs(result.evidence)),
+        ("temperature", result.temperature),
+        ("width", result.width),
+        ("largest message", f"{result.largest_message_rows:,} rows"),
+        ("all messages", f"{result.total_rows:,} rows"),
+        ("workers", None if result.read_by_workers is None else result.read_by_workers.summary),
+        ("passes", result.passes),
+        ("time", times(result.seconds)),
+        ("presolve removed", ", ".join(map(str, result.presolve))),
+        ("peak memory", format_bytes(result.peak_memory_bytes)),
+        *(("note", text) for text in result.notes),
+    ]
+
+
+def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
+    if result.value is None and result.status == "interrupted":
+        return [("bound", result.bound)]
+    if result.counts:
+        assert result.value is not None and result.log10 is not None
+        exact = digits(result.value)
+        sign = "-" * (result.value < 0)
+        shown = exact if len(exact) <= SHOWN_DIGITS else f"{sign}10^{result.log10:.6g}"
+        if isinstance(result.value, Fraction) and result.value.denominator > 1 and abs(result.log10) < FLOAT_DIGITS:
+            shown = f"{shown} = {float(result.value):.12g}" if shown == exact else f"{float(result.value):.12g}"
+        kind = result.kind if result.kind != "mc" else None
+        return [("type", kind), ("count", shown), ("optimum", result.optimum)]
+    if result.task == "mpe":
+        return [
+            ("log probability", result.value),
+            ("bound", None if result.status == "exact" else result.bound),
+            ("tolerance", result.tolerance),
+        ]
+    if result.task in ("logz", "marginals"):
+        return [("log Z", result.value)]
+    return [("optimum", result.value)]
+
+
+def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
+    """A line for each assignment of ``kbest`` and ``mpe``, and for each variable of marginals.
+
+    For a day of photographs, it lists the taken ones and the profit.
+    """
+    for (value, labels), (_, assignment) in zip(result.labelled, result.assignments, strict=True):
+        with all_digits():
+            shown = f"{value}  "
+        if day is None:
+            yield shown + " ".join(f"{name}={label}" for name, label in labels.items())
+        else:
+            schedule = day.schedule(assignment)
+            yield f"{shown}profit {schedule.profit}: " + " ".join(f"{t.name}:{t.camera}" for t in schedule.taken)
+    for name, own in result.marginals_by_name.items():
+        yield f"{name}  " + "  ".join(f"{label}: {_shown(x)}" for label, x in own.items())
+
+
+def _shown(x: int | float) -> str:
+    """All digits of an integer, the leading digits of another number."""
+    return str(x) if isinstance(x, int) else f"{x:.6g}"

@@ -95,7 +95,7 @@ def query(
 
     suffix = "" if out is None else without_compression(out).suffix.lower()
     if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
-        from oocbe.formats.solutions.verification import refuse_kind
+        from oocbe.formats.solutions import refuse_kind
 
         refuse_kind("--out", out)
         raise UsageError(

@@ -72,7 +72,7 @@ def uai(
 
 def result_text(result: AnytimeResult) -> str:
     """The result file of the competitions; decimal logarithms have the shortest text that gives the same number."""
-    from oocbe.formats.solutions.verification import (
+    from oocbe.formats.solutions import (
         line_of_logarithm,
         line_of_marginals,
         line_of_pairs,

@@ -40,7 +40,7 @@ def verify(
             raise UsageError("--certificate: the checker reads FILE by itself, without --evidence and --format")
         return _verify_certificate(file, certificate)
     assert solution is not None
-    from oocbe.formats.solutions.verification import read_solution, verify_solution
+    from oocbe.formats.solutions import read_solution, verify_solution
 
     verdict = verify_solution(load(file, format, evidence), read_solution(solution))
     claimed, value = verdict.claimed_value, verdict.value

@@ -1,4 +1,8 @@
-"""``oocbe warm-up``: compile the loops of commands in advance."""
+"""What follows an installation: loops compiled in advance, and completion in shells.
+
+``oocbe warm-up`` compiles the loops of commands. ``oocbe completion`` prints scripts with which a shell completes
+commands, flags and files.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from oocbe.cli import COMPLETION_VARIABLE
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, seconds
 
@@ -30,3 +35,22 @@ def warm_up(quick: QuickFlag = False) -> None:
     rows = [("compiled", f"{loops} loops in {seconds(spent)}"), ("time", seconds(took)), ("kept in", where)]
     content = {"schema_version": 1, "loops": loops, "seconds_compiling": spent, "seconds": took, "cache": where}
     print_answer(lambda: content, rows)
+
+
+SHELLS = ("bash", "zsh", "fish")
+"""Shells with a script."""
+
+
+@command("completion")
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> int:
+    """Print the completion script of commands and flags for SHELL, which the shell loads at its start."""
+    from oocbe.errors import UsageError
+
+    if shell not in SHELLS:
+        raise UsageError(f"completion {shell}: no script for this shell; known: {', '.join(SHELLS)}")
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    typer.echo(get_completion_script(prog_name="oocbe", complete_var=COMPLETION_VARIABLE, shell=shell))
+    return 0

@@ -19,8 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.decimal_costs import LARGEST_INTEGER, Precision
-from oocbe.formats.global_costs import Decomposed
-from oocbe.formats.global_reader import GlobalReader
+from oocbe.formats.global_costs import Decomposed, GlobalReader
 from oocbe.formats.lexer import Lexer, parse_number
 from oocbe.formats.text import Text
 from oocbe.formats.wcsp import read_global

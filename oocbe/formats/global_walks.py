@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from oocbe.formats.global_costs import Cost, State, Step
-from oocbe.formats.global_reader import MOST_ITEMS, GlobalReader
+from oocbe.formats.global_costs import MOST_ITEMS, Cost, GlobalReader, State, Step
 
 MOST_SLOW_STEPS = 2**16
 """Steps of a walk whose states are charts or trees, which take some 10 microseconds each."""

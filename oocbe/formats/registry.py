@@ -115,7 +115,7 @@ _FORMATS = (
     ),
     Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
     Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
-    Format("qpbo", "quadratic pseudo-Boolean problems", _late("qpbo", "parse"), _late("qpbo", "render")),
+    Format("qpbo", "quadratic pseudo-Boolean problems", _late("opb", "parse_qpbo"), _late("opb", "render_qpbo")),
     Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot", "render")),
     Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
     Format(
@@ -129,9 +129,7 @@ _FORMATS = (
         _parse_xml,
         render_dcop=_late("frodo", "render"),
     ),
-    Format(
-        "yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop_writer", "render")
-    ),
+    Format("yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop", "render")),
 )
 """All formats, in the order in which they are listed."""
 

@@ -36,10 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.formats import global_counts, global_sums, global_walks
+from oocbe.formats import global_counts, global_walks
 from oocbe.formats.cost_tables import parts_of
-from oocbe.formats.global_costs import Decomposed
-from oocbe.formats.global_reader import GlobalReader
+from oocbe.formats.global_costs import Decomposed, GlobalReader
 from oocbe.formats.text import Text
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -329,13 +328,13 @@ KEYWORDS: dict[str, Callable[[GlobalReader], None]] = {
     "wdiverse": global_counts.diverse,
     "whdiverse": global_counts.diverse,
     "wtdiverse": global_counts.diverse,
-    "clique": global_sums.clique,
-    "knapsack": global_sums.knapsack,
-    "knapsackc": global_sums.knapsack_of_values,
-    "knapsackp": global_sums.knapsack_of_values,
-    "knapsackv": global_sums.knapsack_by_triplets,
-    "wsum": global_sums.total,
-    "wvarsum": global_sums.total_variable,
+    "clique": global_counts.clique,
+    "knapsack": global_counts.knapsack,
+    "knapsackc": global_counts.knapsack_of_values,
+    "knapsackp": global_counts.knapsack_of_values,
+    "knapsackv": global_counts.knapsack_by_triplets,
+    "wsum": global_counts.total,
+    "wvarsum": global_counts.total_variable,
     "sregular": global_walks.regular,
     "sregulardp": global_walks.regular,
     "wregular": global_walks.regular_weighted,
@@ -345,9 +344,9 @@ KEYWORDS: dict[str, Callable[[GlobalReader], None]] = {
     "smaxdp": global_walks.largest,
     "MST": global_walks.spanning_tree,
     "smstdp": global_walks.spanning_tree,
-    **dict.fromkeys(global_sums.RELATIONS, global_sums.relation),
-    "disj": global_sums.disjunction,
-    "sdisj": global_sums.disjunction_special,
+    **dict.fromkeys(global_counts.RELATIONS, global_counts.relation),
+    "disj": global_counts.disjunction,
+    "sdisj": global_counts.disjunction_special,
 }
 """Keywords and what reads them."""
 

@@ -2,7 +2,7 @@
 
 Read are variables and arrays of integers, ``extension`` (also with stars, ranges and conditions), ``instantiation``,
 ``intension`` and the constraints of :mod:`oocbe.formats.xcsp_globals`, :mod:`oocbe.formats.xcsp_walks`
-and :mod:`oocbe.formats.xcsp_resources`, in groups, blocks and slides, too; an
+and :mod:`oocbe.formats.xcsp_globals`, in groups, blocks and slides, too; an
 objective that is an expression, a sum, or the like. All else is named in what is left out: propagation does without it,
 solving refuses it.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats import xcsp_globals, xcsp_resources, xcsp_walks
+from oocbe.formats import xcsp_globals, xcsp_walks
 from oocbe.formats.text import Text
 from oocbe.formats.xcsp_expressions import Expression, Unread, call, constant, variable
 from oocbe.formats.xcsp_reading import Arguments, Gathered, Reading, has_a_row, is_reified, read_reified, split_words
@@ -64,7 +64,6 @@ class _XcspReader:
             "instantiation": self._instantiation,
             **xcsp_globals.READERS,
             **xcsp_walks.READERS,
-            **xcsp_resources.READERS,
         }
 
     def read(self) -> CompactProblem:

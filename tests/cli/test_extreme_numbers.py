@@ -13,9 +13,9 @@ from oocbe.api.facade import solve
 from oocbe.api.tasks.verbs import count, count_optimal
 from oocbe.cli.main import app
 from oocbe.cli.output import printing
-from oocbe.cli.task import print_task
+from oocbe.cli.solve import print_task
 from oocbe.errors import UsageError, ValueRangeError
-from oocbe.formats.solutions.solution_file import read_solution, write_assignment
+from oocbe.formats.solutions import read_solution, write_assignment
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.numerals import all_digits, digits, finite

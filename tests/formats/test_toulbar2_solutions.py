@@ -11,7 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import FormatError
-from oocbe.formats.solutions.solution_file import read_solution, write_solution
+from oocbe.formats.solutions import read_solution, write_solution
 
 PROBLEM = oocbe.Problem(
     (oocbe.Variable("x", 2, ("p", "q")), oocbe.Variable("y", 3), oocbe.Variable("z", 2)),

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.errors import FormatError, UsageError
-from oocbe.formats.solutions.solution_file import Solution, read_solution, write_solution
-from oocbe.formats.solutions.verification import Verdict, verify_solution
+from oocbe.formats.solutions import Solution, Verdict, read_solution, verify_solution, write_solution
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem, violations_of
 from oocbe.model.semiring import MAX_PRODUCT

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import FormatError, UnsupportedError, ValueRangeError
-from oocbe.formats import global_reader, read, write
+from oocbe.formats import global_costs, read, write
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
@@ -263,7 +263,7 @@ def test_a_small_file_with_large_domains_makes_no_arrays_of_any_size(tmp_path, k
 
 
 def test_many_linear_constraints_over_large_domains_are_refused_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(global_reader, "MOST_COEFFICIENTS", 1000)
+    monkeypatch.setattr(global_costs, "MOST_COEFFICIENTS", 1000)
     text = "p 1 600 9 10\n600\n" + "1 0 -1 knapsackp 0 0\n" * 9
     with pytest.raises(UnsupportedError, match=r"line 4: up to here, .* have 1,200 values; at most"):
         read_text(tmp_path, text)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import oocbe
-from oocbe.formats.solutions.solution_file import write_solution
+from oocbe.formats.solutions import write_solution
 
 SMALL = [
     "spot5/8.spot",

@@ -219,8 +219,7 @@ def _check_solution(case: Description, folder: Path, tally: Tally) -> None:
     """A solution file, whole and damaged: accepted is only what brute force says, too."""
     import oocbe
     from oocbe.errors import OocbeError
-    from oocbe.formats.solutions.solution_file import read_solution, write_assignment
-    from oocbe.formats.solutions.verification import verify_solution
+    from oocbe.formats.solutions import read_solution, verify_solution, write_assignment
 
     problem, assignment = problem_of(case["problem"]), tuple(case["assignment"])
     truth = truth_of(case["problem"])

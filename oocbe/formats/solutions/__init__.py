@@ -1,1 +1,0 @@
-"""Independent judgement of assignments, and the files that they are in."""
