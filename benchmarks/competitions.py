@@ -92,7 +92,7 @@ def is_zero(path: Path) -> bool:
 def product_logarithm(path: Path, of_factor: Callable[[np.ndarray], float] = np.mean) -> float:
     """Decimal logarithm of the product of the factors' means (or maxima) and the domain sizes, given the evidence."""
     import oocbe
-    from oocbe.formats.evidence import evidence_of
+    from oocbe.formats.uai import evidence_of
 
     problem = oocbe.read(path)
     seen = evidence_of(str(path.with_name(path.name.removesuffix(".gz") + ".evid")), problem)
@@ -136,7 +136,7 @@ def score_of_marginals(path: Path, run: Run, reference: list[np.ndarray]) -> tup
 def score_of_values(path: Path, task: str, run: Run, reference: list[str], seconds: float) -> tuple[float, float, bool]:
     """Score, relative gap, and whether an exact answer is worse than the reference."""
     import oocbe
-    from oocbe.formats.evidence import evidence_of
+    from oocbe.formats.uai import evidence_of
 
     own = run.get("value")
     if own is None:

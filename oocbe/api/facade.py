@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
     from oocbe.elimination.plan.plan import Plan
     from oocbe.formats import Model
-    from oocbe.formats.evidence import Evidence
     from oocbe.formats.solutions import Verdict
+    from oocbe.formats.uai import Evidence
     from oocbe.model.problem import Problem
     from oocbe.model.results.bound_result import BoundResult
     from oocbe.model.results.propagation_result import PropagationResult
@@ -253,7 +253,7 @@ def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None
         raise UsageError(f"expected a Problem (oocbe.read makes one of a file) or a path, not {type(problem).__name__}")
     if evidence is None:
         return problem
-    from oocbe.formats.evidence import evidence_of
+    from oocbe.formats.uai import evidence_of
 
     return problem.with_values(evidence_of(evidence, problem))
 
@@ -268,7 +268,7 @@ def read_finite(path: str | Path, format: str | None = None, evidence: Evidence 
 def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem of a model that was read from a path; infinite domains are reduced by propagation."""
     from oocbe.formats import error_context
-    from oocbe.formats.evidence import evidence_of
+    from oocbe.formats.uai import evidence_of
     from oocbe.model.dcop import Dcop
     from oocbe.model.problem import Problem
 

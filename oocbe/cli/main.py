@@ -64,7 +64,7 @@ COMMANDS = {
     ),
     "uai": _Command("uai", "uai", "oocbe uai grid.uai grid.uai.evid - PR --time-limit 20 --memory 4GiB"),
     "dcop": _Command("dcop", "dcop", "oocbe dcop agents.yaml --z 5 --metrics metrics.json"),
-    "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
+    "stress": _Command("synth", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
     "simulate": _Command("trace", "simulate", "oocbe simulate --workers 1000 --pieces run.json.gz --times 1000"),
     "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),

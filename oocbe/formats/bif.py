@@ -26,14 +26,11 @@ from numpy.typing import NDArray
 
 from oocbe.errors import OocbeError, UnsupportedError, amount
 from oocbe.formats.lexer import Lexer
-from oocbe.formats.text import Text
+from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.runtime.deadline import check_deadline
-
-LARGEST_TABLE = 2**27
-"""Probabilities of one variable; a larger table would be a text of gigabytes."""
 
 MOST_BY_DEFAULT = 2**20
 """Probabilities that defaults and ``*`` stand for, in a whole file, besides one for each of its bytes."""
@@ -46,9 +43,6 @@ ANY = "*"
 
 MOST_DIMENSIONS = 64
 """Axes that an array can have."""
-
-LARGEST_DOMAIN = 2**24
-"""Values of a variable; more are damage, and arrays of this size are still affordable."""
 
 TOKENS = re.compile(
     r"\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"

@@ -8,7 +8,7 @@ An object with the ``problem`` (``name`` and ``mustbe``), the ``variables`` and 
 Quotes, commas, colons and the tags within objects may be left out, braces and brackets stand for each other, a line
 that begins with ``#`` is a comment, and so is what follows ``//``. ``<10.5`` minimises, and assignments that cost 10.5
 or more in all are infeasible; ``>0`` maximises (a max-sum problem), and those worth 0 or less are infeasible. What
-single costs forbid by that, and how many decimals costs have, says :mod:`oocbe.formats.decimal_costs`; ``inf`` forbids.
+single costs forbid by that, and how many decimals costs have, says :mod:`oocbe.formats.cfn_globals`; ``inf`` forbids.
 
 Where toulbar2 (1.4) reads other than what the format's definition says, this reader keeps to the definition: toulbar2
 takes a limit such as ``<-0.5``, between -1 and 0, for 0.5; of a complete table over more than three variables it
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -33,20 +33,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.cfn_globals import GlobalCall, check_supported, decomposed, read_parameters
-from oocbe.formats.decimal_costs import FORBIDDEN, LARGEST_INTEGER, Cost, CostTable, Precision, room, split
+from oocbe.formats.cfn_globals import (
+    FORBIDDEN,
+    LARGEST_INTEGER,
+    Cost,
+    GlobalCall,
+    ListedCosts,
+    Precision,
+    check_supported,
+    decomposed,
+    read_parameters,
+    room,
+    split,
+)
 from oocbe.formats.lexer import Lexer, parse_number
-from oocbe.formats.text import Text
+from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Text
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import tuples_at
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-
-LARGEST_DOMAIN = 2**24
-"""Values of a variable; more are damage, and arrays of this size are still affordable."""
-
-LARGEST_TABLE = 2**27
-"""Costs listed of one function; a larger table would be a text of gigabytes."""
 
 OPEN, CLOSE = "{[", "}]"
 """Brackets of objects and lists."""
@@ -306,7 +311,7 @@ class _Builder:
     def problem(self, name: str) -> Problem:
         """The problem, with what its functions cost and forbid below the limit."""
         constant: Cost = 0
-        tables: list[CostTable] = []
+        tables: list[ListedCosts] = []
         for f, listed in zip(self._reader.functions, self._listed, strict=True):
             table = self._table(f.scope, listed)
             if f.scope:
@@ -329,8 +334,7 @@ class _Builder:
                 for cost in (made.default, *made.costs)
             )
             if made.scope:
-                size = math.prod(whole.sizes[v] for v in made.scope)
-                tables.append(CostTable(made.scope, size, made.tuples, costs, default))
+                tables.append(replace(made, costs=costs, default=default))
             else:
                 constant += default
         functions, constraints = split(tables, bound, constant, self._sign, self._number)
@@ -349,7 +353,7 @@ class _Builder:
             name=name,
         )
 
-    def _table(self, scope: tuple[int, ...], listed: _Listed) -> CostTable:
+    def _table(self, scope: tuple[int, ...], listed: _Listed) -> ListedCosts:
         shape = tuple(self._reader.variables[v].size for v in scope)
         size = math.prod(shape)
         tuples = listed.tuples
@@ -365,4 +369,4 @@ class _Builder:
             costs = [cost for cost, kept in zip(costs, keep.tolist(), strict=True) if kept]
             tuples, scope = tuples[np.ix_(keep, places)], tuple(scope[k] for k in places)
             size = math.prod(shape[k] for k in places)
-        return CostTable(scope, size, tuples, costs, default)
+        return ListedCosts(scope, size, tuples, costs, default)

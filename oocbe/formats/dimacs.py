@@ -20,13 +20,10 @@ import numpy as np
 from oocbe.errors import UnsupportedError, amount
 from oocbe.formats.cost_tables import refuse_bounds
 from oocbe.formats.count_questions import CountQuestions
-from oocbe.formats.text import Text
+from oocbe.formats.text import LARGEST_VARIABLE, Text
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-
-LARGEST_VARIABLE = 2**24
-"""Number of a variable at most; more are damage."""
 
 _EXTENSIONS = {
     b"vp": "projected counts (lines 'vp')",

@@ -51,19 +51,26 @@ Step = Callable[[int, State, int], tuple[State, Cost]]
 
 
 @dataclass(frozen=True)
-class GlobalCostTable:
-    """Costs over some variables: ``default`` where a tuple is not listed.
+class ListedCosts:
+    """Costs over some variables.
 
     Attributes
     ----------
-    scope : indices of variables; those of states are numbered on from the file's.
-    tuples : int64 (rows, arity). costs : of each row.
+    scope : indices of variables; those of states are numbered on from the file's. size : number of their assignments.
+    tuples : int64 (rows, arity), different ones. costs : (rows,), infinite where a tuple is forbidden.
+    default : of tuples that are not listed.
     """
 
     scope: tuple[int, ...]
+    size: int
     tuples: NDArray[np.int64]
-    costs: list[Cost]
+    costs: Sequence[Cost]
     default: Cost
+
+    @property
+    def rest(self) -> Cost:
+        """The default, or infinity where all tuples are listed."""
+        return self.default if len(self.costs) < self.size else math.inf
 
 
 @dataclass
@@ -81,7 +88,7 @@ class Decomposed:
     sizes: list[int]
     top: int | float | Fraction = math.inf
     names: list[str] = field(default_factory=list)
-    tables: list[GlobalCostTable] = field(default_factory=list)
+    tables: list[ListedCosts] = field(default_factory=list)
     linear: list[LinearConstraint] = field(default_factory=list)
     chains: int = 0
     coefficients: int = 0
@@ -89,12 +96,15 @@ class Decomposed:
 
     def is_small(self, scope: Sequence[int]) -> bool:
         """Whether a function of a scope is written as one table."""
-        return math.prod(self.sizes[v] for v in scope) <= MOST_CELLS
+        return self._cells(scope) <= MOST_CELLS
+
+    def _cells(self, scope: Sequence[int]) -> int:
+        return math.prod(self.sizes[v] for v in scope)
 
     def costs(self, scope: Sequence[int], rows: Sequence[Sequence[int]], costs: list[Cost], default: Cost) -> None:
         """A table of listed rows."""
         listed = np.array(rows, dtype=np.int64).reshape(len(rows), len(scope))
-        self.tables.append(GlobalCostTable(tuple(scope), listed, costs, default))
+        self.tables.append(ListedCosts(tuple(scope), self._cells(scope), listed, costs, default))
 
     def tuples(self, scope: Sequence[int], rows: Sequence[Sequence[int]], cost: Cost) -> None:
         """Listed rows cost something."""
@@ -203,11 +213,10 @@ class Decomposed:
         self.chains += 1
         self.names += [f"state.{self.chains}.{place}" for place in range(1, len(scope))]
         for place, (v, layer) in enumerate(zip(scope, layers, strict=True)):
-            rows = np.array([row[:3] for row in layer], dtype=np.int64).reshape(len(layer), 3)
             around = [first + place - 1, v, first + place]
             kept = [k for k in range(3) if not (k == 0 and place == 0) and not (k == 2 and place == len(scope) - 1)]
-            costs = [row[3] for row in layer]
-            self.tables.append(GlobalCostTable(tuple(around[k] for k in kept), rows[:, kept], costs, math.inf))
+            rows = [[row[k] for k in kept] for row in layer]
+            self.costs([around[k] for k in kept], rows, [row[3] for row in layer], math.inf)
 
 
 MOST_ITEMS = 2**16

@@ -19,6 +19,9 @@ from oocbe.runtime.deadline import looked
 LOOK_STEP = 1 << 12
 """Tokens after which reading looks whether the time limit has come."""
 
+MOST_DIGITS = 80
+"""Characters of an integer at most: one of megabytes would take hours to convert."""
+
 _WORD, _MARK, _QUOTED = range(3)
 _KINDS = {"mark": _MARK, "quoted": _QUOTED}
 """Kinds of tokens that are no words, by the group that matches them."""

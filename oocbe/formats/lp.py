@@ -20,13 +20,10 @@ from fractions import Fraction
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.lexer import Lexer
+from oocbe.formats.lexer import MOST_DIGITS, Lexer
 from oocbe.formats.text import Text
 from oocbe.model.linear_system import INFINITE, LinearSystem, as_numbers, needs_integers
 from oocbe.runtime.deadline import check_deadline
-
-MOST_DIGITS = 80
-"""Characters of an integer at most: one of megabytes would take hours to convert."""
 
 LOOK_STEP = (1 << 10) - 1
 """Rows, less one, after which reading looks whether the time limit has come; ones in the low bits."""

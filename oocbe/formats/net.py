@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import amount
-from oocbe.formats.bif import LARGEST_TABLE, MOST_BY_DEFAULT, MOST_DIMENSIONS, network_problem
+from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, network_problem
 from oocbe.formats.lexer import Lexer
-from oocbe.formats.text import Text
+from oocbe.formats.text import LARGEST_TABLE, Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline

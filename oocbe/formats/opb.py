@@ -30,8 +30,8 @@ import numpy as np
 from oocbe.errors import UnsupportedError
 from oocbe.formats.cost_tables import refuse_bounds
 from oocbe.formats.count_questions import CountQuestions
-from oocbe.formats.lexer import Lexer
-from oocbe.formats.text import Text
+from oocbe.formats.lexer import MOST_DIGITS, Lexer
+from oocbe.formats.text import LARGEST_VARIABLE, Text
 from oocbe.model.linear_system import LinearSystem, as_numbers, needs_integers
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
@@ -41,12 +41,6 @@ from oocbe.runtime.deadline import looked
 
 LARGEST_INTEGER = 2**255
 """Sizes of integers at most."""
-
-MOST_DIGITS = 80
-"""Characters of an integer at most: one of megabytes would take hours to convert."""
-
-MOST_VARIABLES = 2**24
-"""Variables that a comment may promise; more are damage."""
 
 _TOKENS = re.compile(
     r"(?:^|(?<=;))[ \t]*\*[^\n]*|\n|[^\S\n]+|(?P<mark>[;:]|>=|<=|=)"
@@ -131,10 +125,10 @@ class _OpbReader:
         """How many variables a comment at the beginning promises."""
         header = _HEADER.match(self._text.data)
         digits = header[1] if header else b"0"
-        if header and (len(digits) > MOST_DIGITS or int(digits) > MOST_VARIABLES):
+        if header and (len(digits) > MOST_DIGITS or int(digits) > LARGEST_VARIABLE):
             where = f"{self._text.path}, line {self._text.line_of(header.end())}"
             raise UnsupportedError(
-                f"{where}: {digits[:MOST_DIGITS].decode()} variables; at most {MOST_VARIABLES:,} are supported"
+                f"{where}: {digits[:MOST_DIGITS].decode()} variables; at most {LARGEST_VARIABLE:,} are supported"
             )
         return int(digits)
 
@@ -283,9 +277,6 @@ class _OpbReader:
         self._lexer.place += 1
         return int(word)
 
-
-LARGEST_VARIABLE = 2**24
-"""Number of a variable at most; more are damage."""
 
 LOOK_STEP = 1 << 12
 """Lines after which reading looks whether the time limit has come."""

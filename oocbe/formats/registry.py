@@ -22,9 +22,9 @@ from oocbe.errors import (
     ValueRangeError,
     without_frames,
 )
-from oocbe.formats.evidence import Evidence, evidence_of
 from oocbe.formats.files import check_there, file_description, read_bytes, without_compression, write_bytes
 from oocbe.formats.text import Text
+from oocbe.formats.uai import Evidence, evidence_of
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
 from oocbe.model.linear_system import LinearSystem

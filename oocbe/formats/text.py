@@ -30,6 +30,15 @@ SHOWN_CHARACTERS = 40
 UNDERFLOW_LENGTH = 300
 """A decimal fraction without an exponent must be longer than this to round to zero."""
 
+LARGEST_DOMAIN = 2**24
+"""Values of a variable; larger domains are intervals or damage, and arrays of this size are still affordable."""
+
+LARGEST_VARIABLE = 2**24
+"""Number of a variable at most, in formats that number them; more are damage."""
+
+LARGEST_TABLE = 2**27
+"""Entries of one table at most; a larger one would be a text of gigabytes."""
+
 _SPACES = np.zeros(256, dtype=bool)
 """Which bytes separate tokens."""
 

@@ -39,15 +39,12 @@ from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats import global_counts, global_walks
 from oocbe.formats.cost_tables import parts_of
 from oocbe.formats.global_costs import Decomposed, GlobalReader
-from oocbe.formats.text import Text
+from oocbe.formats.text import LARGEST_DOMAIN, Text
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.model.semiring import MIN_SUM
-
-LARGEST_DOMAIN = 2**24
-"""Values of a variable: larger domains are intervals or damage, and arrays of this size are still affordable."""
 
 KEYWORD_DEFAULT = -1
 """In the place of a default cost: a keyword follows instead of tuples."""

@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, amount
-from oocbe.formats.bif import LARGEST_TABLE, MOST_DIMENSIONS, network_problem
-from oocbe.formats.text import Text
+from oocbe.formats.bif import MOST_DIMENSIONS, network_problem
+from oocbe.formats.text import LARGEST_TABLE, Text
 from oocbe.formats.xml import Element, parse_xml
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

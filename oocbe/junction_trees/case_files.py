@@ -39,10 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import DiskError, FormatError, UsageError, amount, install_hint
-from oocbe.formats.evidence import parse_samples
 from oocbe.formats.files import read_bytes, without_compression
 from oocbe.formats.solutions import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.formats.text import Text
+from oocbe.formats.uai import parse_samples
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
 from oocbe.junction_trees.tree import JunctionTree

@@ -74,7 +74,7 @@ def test_generated_rows_have_the_digest_of_stored_ones(tmp_path, operator):
 
 
 def test_a_long_run_says_how_far_it_has_come(tmp_path, monkeypatch):
-    monkeypatch.setattr("oocbe.cli.stress.NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("oocbe.cli.synth.NOTE_SECONDS", 0.0)
     monkeypatch.setattr("oocbe.stress.generated_operations.STRETCH_ROWS", 1000)
     done = call("stress", "--rows", "3e4", "--generated", "--memory", "96MiB", "--workdir", tmp_path)
     lines = [line for line in done.stderr.splitlines() if " rows (" in line]

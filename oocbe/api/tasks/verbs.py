@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from oocbe.elimination.observer import Observer
-    from oocbe.formats.evidence import Evidence
+    from oocbe.formats.uai import Evidence
     from oocbe.model.problem import Problem
     from oocbe.model.results.task_result import TaskResult
     from oocbe.model.settings.options import SolveOptions
