@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import is_device_array
-
 LIMB_BITS = 64
 """Bits of a limb, a machine word."""
 
@@ -38,18 +36,15 @@ def greatest(values: NDArray[Any]) -> int:
         return 0
     if values.ndim == 1:
         return int(values.max())
-    if is_device_array(values):
-        from oocbe.kernels.cuda.buckets.greatest import greatest_count
-
-        return greatest_count(values)
     found = 0
     rows = values.view(np.uint64)
     for limb in reversed(range(rows.shape[1])):
         column = rows[:, limb]
         most = int(column.max())
         found = found << LIMB_BITS | most
-        if limb:
-            rows = rows[column == np.uint64(most)]
+        is_most = column == np.uint64(most)
+        if not is_most.all():
+            rows = rows[is_most]
     return found
 
 

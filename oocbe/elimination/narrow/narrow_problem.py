@@ -42,12 +42,15 @@ from oocbe.errors import (
     ValueRangeError,
 )
 from oocbe.kernels.cpu.buckets.narrow_buckets import (
+    ADDED,
+    ADDED_LOGARITHMS,
+    GREATEST,
+    LEAST,
     NarrowLayout,
     choose_values,
     count_within,
     descend,
-    eliminate_adding,
-    eliminate_selecting,
+    eliminate,
 )
 from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
@@ -163,11 +166,10 @@ class NarrowProblem:
         multiplies = semiring.combination is Combination.MULTIPLY
         choices = np.zeros(int(self.message_cells.sum()) if semiring.selects else 0, dtype=np.int32)
         if semiring.selects:
-            is_largest = semiring.marginalisation is Marginalisation.MAX
-            how = (choices, is_largest, multiplies)
-            exponent = eliminate_selecting(layout, values, permitted, *how, current_flag())
+            rule = GREATEST if semiring.marginalisation is Marginalisation.MAX else LEAST
         else:
-            exponent = eliminate_adding(layout, values, permitted, not multiplies, current_flag())
+            rule = ADDED if multiplies else ADDED_LOGARITHMS
+        exponent = eliminate(layout, values, permitted, choices, rule, multiplies, current_flag())
         check_deadline()
         outcome = self._outcome(values, permitted, int(exponent))
         if outcome.value is None or not semiring.selects:
@@ -203,7 +205,8 @@ class NarrowProblem:
         """
         layout = self.layout
         values, permitted = self.cells(np.float64)
-        eliminate_adding(layout, values, permitted, True, current_flag())
+        none = np.zeros(0, dtype=np.int32)
+        eliminate(layout, values, permitted, none, ADDED_LOGARITHMS, False, current_flag())
         check_deadline()
         outcome = self._outcome(values, permitted, 0)
         if outcome.value is None:

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import helper, jit
 
+LEAST, GREATEST, ADDED, ADDED_LOGARITHMS = range(4)
+"""Rules by which the values of a variable are reduced to one."""
+
 
 class NarrowLayout(NamedTuple):
     """The tables of all buckets.
@@ -123,18 +126,20 @@ def _joined(values: Any, permitted: Any, walk: Any, axes: Any, count: Any, a: An
 
 
 @jit
-def eliminate_selecting(
+def eliminate(
     layout: Any,
     values: Any,
     permitted: Any,
     choices: Any,
-    largest: Any,
+    rule: Any,
     multiplies: Any,
     stop: Any,
 ) -> Any:
-    """Messages of minima or, with ``largest``, maxima of sums or, with ``multiplies``, of products.
+    """Messages of :data:`LEAST` or :data:`GREATEST` sums or, with ``multiplies``, products; or of sums of products.
 
-    choices : int32 (cells of messages,); the best value of the eliminated variable, the first on ties.
+    choices : int32 (cells of messages,), written by the first two rules; the best value of the eliminated variable, the
+        first on ties.
+    rule : also :data:`ADDED`, with ``multiplies``, or :data:`ADDED_LOGARITHMS`, without; ``values`` is then float64.
     Products are divided by powers of two; returns the total exponent.
     """
     walk, factors = _walk(layout)
@@ -146,13 +151,26 @@ def eliminate_selecting(
         for cell in range(begin, end):
             if stop[0] != 0:
                 break
-            best, chosen = values[0] * 0, -1
+            best, chosen, added = values[0] * 0, -1, 0.0
             for a in range(layout.sizes[v]):
                 is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, multiplies)
-                if is_permitted and (chosen < 0 or (total > best if largest else total < best)):
+                if not is_permitted:
+                    continue
+                if rule == ADDED:
+                    added, chosen = added + total, a
+                elif chosen < 0 or (total < best if rule == LEAST else total > best):
+                    if rule == ADDED_LOGARITHMS:
+                        added = 1.0 if chosen < 0 else added * np.exp(best - total) + 1.0
                     best, chosen = total, a
-            values[cell], permitted[cell] = best, chosen >= 0
-            choices[cell - layout.cell_starts[factors]] = max(chosen, 0)
+                elif rule == ADDED_LOGARITHMS:
+                    added += np.exp(total - best)
+            permitted[cell] = chosen >= 0
+            if rule == ADDED_LOGARITHMS and chosen >= 0:
+                added = best + np.log(added)
+            if rule >= ADDED:
+                values[cell] = added
+            else:
+                values[cell], choices[cell - layout.cell_starts[factors]] = best, max(chosen, 0)
             _advance(layout, walk, factors + p, axes, len(own))
         if multiplies:
             exponent += _scale(values, begin, end)
@@ -176,7 +194,7 @@ def choose_values(
     layout: Any,
     choices: Any,
 ) -> Any:
-    """An optimal assignment, int64 (variables,), from the choices of :func:`eliminate_selecting`."""
+    """An optimal assignment, int64 (variables,), from the choices of :func:`eliminate`."""
     order, table_starts, cell_starts = layout.order, layout.table_starts, layout.cell_starts
     factors = len(table_starts) - 1 - len(order)
     chosen = np.zeros(len(order), dtype=np.int64)
@@ -191,48 +209,6 @@ def choose_values(
 
 
 @jit
-def eliminate_adding(
-    layout: Any,
-    values: Any,
-    permitted: Any,
-    is_log: Any,
-    stop: Any,
-) -> Any:
-    """Messages of sums of products; with ``is_log`` all values are logarithms. ``values`` is float64.
-
-    Products are divided by powers of two; returns the total exponent.
-    """
-    walk, factors = _walk(layout)
-    exponent = 0
-    for p in range(len(layout.order)):
-        if stop[0] != 0:
-            break
-        v, own, axes, begin, end = _begun(layout, walk, factors, p)
-        for cell in range(begin, end):
-            if stop[0] != 0:
-                break
-            added, highest, is_any = 0.0, -np.inf, False
-            for a in range(layout.sizes[v]):
-                is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, not is_log)
-                if not is_permitted:
-                    continue
-                is_any = True
-                if not is_log:
-                    added += total
-                elif total > highest:
-                    added, highest = added * np.exp(highest - total) + 1.0, total
-                else:
-                    added += np.exp(total - highest)
-            if is_log and is_any:
-                added = highest + np.log(added)
-            values[cell], permitted[cell] = added, is_any
-            _advance(layout, walk, factors + p, axes, len(own))
-        if not is_log:
-            exponent += _scale(values, begin, end)
-    return exponent
-
-
-@jit
 def descend(
     layout: Any,
     values: Any,
@@ -242,7 +218,7 @@ def descend(
     shares: Any,
     stop: Any,
 ) -> None:
-    """Probabilities of the values of all variables, from the logarithmic messages of :func:`eliminate_adding`.
+    """Probabilities of the values of all variables, from the logarithmic messages of :func:`eliminate`.
 
     weights : float64 (cells of messages,), 0; written: the probability of each cell.
     value_starts : int64 (variables + 1,). shares : float64 (values of all variables,), 0; written: their probabilities.

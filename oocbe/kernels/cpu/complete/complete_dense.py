@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.complete.complete_arrange import Arrangement
-from oocbe.kernels.cpu.jit import helper, jit
+from oocbe.kernels.cpu.jit import helper, inline, jit
 from oocbe.kernels.cpu.native import array_at, greatest, least, plus, times
 from oocbe.kernels.cpu.threads import run_all, tiled_ranges
 from oocbe.model.infeasible import infeasible_value, largest_feasible
@@ -33,71 +33,51 @@ CODES = {
 """Semirings with loops here."""
 
 
+@inline
+def _joined(code: Any, a: Any, b: Any) -> Any:
+    return plus(a, b) if code in (MAX_PLUS, MIN_PLUS) else times(a, b)
+
+
+@inline
+def _better(code: Any, a: Any, b: Any) -> Any:
+    if code in (MAX_PLUS, MAX_TIMES):
+        return greatest(a, b)
+    return least(a, b) if code == MIN_PLUS else plus(a, b)
+
+
 @helper
 def open_one(code: int, target: Any, a: Any, s: Any) -> None:
     """Initialise from one dense function."""
-    if code in (MAX_PLUS, MIN_PLUS):
-        for i in range(len(target)):
-            target[i] = plus(a[i], s)
-    else:
-        for i in range(len(target)):
-            target[i] = times(a[i], s)
+    for i in range(len(target)):
+        target[i] = _joined(code, a[i], s)
 
 
 @helper
 def open_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
     """Initialise from two dense functions."""
-    if code in (MAX_PLUS, MIN_PLUS):
-        for i in range(len(target)):
-            target[i] = plus(plus(a[i], b[i]), s)
-    else:
-        for i in range(len(target)):
-            target[i] = times(times(a[i], b[i]), s)
+    for i in range(len(target)):
+        target[i] = _joined(code, _joined(code, a[i], b[i]), s)
 
 
 @helper
 def join_into(code: int, target: Any, a: Any) -> None:
     """Combine a dense function with the target."""
-    if code in (MAX_PLUS, MIN_PLUS):
-        for i in range(len(target)):
-            target[i] = plus(target[i], a[i])
-    else:
-        for i in range(len(target)):
-            target[i] = times(target[i], a[i])
+    for i in range(len(target)):
+        target[i] = _joined(code, target[i], a[i])
 
 
 @helper
 def fold_one(code: int, target: Any, a: Any, s: Any) -> None:
     """Reduce with one joined run."""
-    if code == MAX_PLUS:
-        for i in range(len(target)):
-            target[i] = greatest(target[i], plus(a[i], s))
-    elif code == MIN_PLUS:
-        for i in range(len(target)):
-            target[i] = least(target[i], plus(a[i], s))
-    elif code == MAX_TIMES:
-        for i in range(len(target)):
-            target[i] = greatest(target[i], times(a[i], s))
-    else:
-        for i in range(len(target)):
-            target[i] = plus(target[i], times(a[i], s))
+    for i in range(len(target)):
+        target[i] = _better(code, target[i], _joined(code, a[i], s))
 
 
 @helper
 def fold_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
     """Reduce with one joined run of two dense functions."""
-    if code == MAX_PLUS:
-        for i in range(len(target)):
-            target[i] = greatest(target[i], plus(plus(a[i], b[i]), s))
-    elif code == MIN_PLUS:
-        for i in range(len(target)):
-            target[i] = least(target[i], plus(plus(a[i], b[i]), s))
-    elif code == MAX_TIMES:
-        for i in range(len(target)):
-            target[i] = greatest(target[i], times(times(a[i], b[i]), s))
-    else:
-        for i in range(len(target)):
-            target[i] = plus(target[i], times(times(a[i], b[i]), s))
+    for i in range(len(target)):
+        target[i] = _better(code, target[i], _joined(code, _joined(code, a[i], b[i]), s))
 
 
 @helper
@@ -105,22 +85,10 @@ def fold_four(code: int, target: Any, a: Any, s: Any) -> None:
     """Reduce with four joined runs: ``a`` and ``s`` are quadruples."""
     a0, a1, a2, a3 = a
     s0, s1, s2, s3 = s
-    if code == MAX_PLUS:
-        for i in range(len(target)):
-            x, y = greatest(plus(a0[i], s0), plus(a1[i], s1)), greatest(plus(a2[i], s2), plus(a3[i], s3))
-            target[i] = greatest(target[i], greatest(x, y))
-    elif code == MIN_PLUS:
-        for i in range(len(target)):
-            x, y = least(plus(a0[i], s0), plus(a1[i], s1)), least(plus(a2[i], s2), plus(a3[i], s3))
-            target[i] = least(target[i], least(x, y))
-    elif code == MAX_TIMES:
-        for i in range(len(target)):
-            x, y = greatest(times(a0[i], s0), times(a1[i], s1)), greatest(times(a2[i], s2), times(a3[i], s3))
-            target[i] = greatest(target[i], greatest(x, y))
-    else:
-        for i in range(len(target)):
-            x, y = plus(times(a0[i], s0), times(a1[i], s1)), plus(times(a2[i], s2), times(a3[i], s3))
-            target[i] = plus(target[i], plus(x, y))
+    for i in range(len(target)):
+        x = _better(code, _joined(code, a0[i], s0), _joined(code, a1[i], s1))
+        y = _better(code, _joined(code, a2[i], s2), _joined(code, a3[i], s3))
+        target[i] = _better(code, target[i], _better(code, x, y))
 
 
 ADD = int(Combination.ADD)
@@ -248,7 +216,7 @@ def _runs(
                     buffer[: high - low], target,
                 )  # fmt: skip
             if clamps:
-                _clamp(target, marginalisation, infeasible, limit)
+                clamp(target, marginalisation, infeasible, limit)
             for axis in range(len(outer)):  # next run: increment with carry
                 digits[axis] += 1
                 for f in range(functions):
@@ -285,7 +253,7 @@ def _join_flat(
             else:
                 flat[term] = times(flat[term], value)
         if clamps and f > dense:
-            _clamp(flat, marginalisation, infeasible, limit)
+            clamp(flat, marginalisation, infeasible, limit)
 
 
 @helper
@@ -315,7 +283,7 @@ def _more_dense(
             else:
                 join_into(code, buffer, source)
                 if clamps and f % 2 == 0:
-                    _clamp(buffer, marginalisation, infeasible, limit)
+                    clamp(buffer, marginalisation, infeasible, limit)
         last = dense - 1
         source = array_at(addresses[last, 0], base[last] + offsets[last, term] + low, many, target)
         if term == 0:
@@ -368,7 +336,7 @@ def _two_dense(
 
 
 @helper
-def _clamp(values: NDArray[Any], marginalisation: int, infeasible: Any, limit: Any) -> None:
+def clamp(values: NDArray[Any], marginalisation: int, infeasible: Any, limit: Any) -> None:
     """Replace integer sums beyond the feasible range by the infeasible value."""
     if marginalisation == MIN:
         for i in range(len(values)):

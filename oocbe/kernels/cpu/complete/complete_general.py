@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.complete.complete_dense import clamp
 from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, thread_count
@@ -59,7 +60,8 @@ def eliminate_general(
     infeasible = infeasible_value(dtype, combination, marginalisation)
     # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
     codes = (int(combination), int(marginalisation))
-    arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, *codes, infeasible, limit)
+    bounds = (limit if marginalisation == MIN else -limit, limit > 0)
+    arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, *codes, infeasible, *bounds)
     runs = len(out) // run
     if piece_rows is None and math.prod(sizes) >= LARGEST_PIECE * thread_count():
         piece_rows = len(out) * LARGEST_PIECE // math.prod(sizes)
@@ -78,6 +80,7 @@ def _eliminate(
     marginalisation: int,
     infeasible: Any,
     limit: int,
+    clamps: bool,
     out: NDArray[Any],
     first: int,
     last: int,
@@ -90,7 +93,7 @@ def _eliminate(
     run = sizes[0] if kept > 0 else 1
     joined, greatest = np.empty(RUN_CELLS, dtype=out.dtype), np.empty(RUN_CELLS, dtype=out.dtype)
     base, digits = np.empty(functions, dtype=np.int64), np.empty(axes, dtype=np.int64)
-    cells = 1
+    cells, codes = 1, (combination, marginalisation, infeasible, limit, clamps)
     for axis in range(kept, axes):
         cells *= sizes[axis]
     for number in range(first, last):
@@ -110,12 +113,12 @@ def _eliminate(
                         base[f] = start * strides[f, 0] if kept > 0 else 0
                         for axis in range(min(1, kept), axes):
                             base[f] += digits[axis] * strides[f, axis]
-                    _join(values, base, strides, kept, combination, marginalisation, limit, infeasible, joined[:many])
+                    _join(values, base, strides, kept, *codes, joined[:many])
                     _accumulate(target, greatest[:many], joined[:many], marginalisation, turn, inner == 0)
             if marginalisation == LOG_SUM_EXP:
                 _take_logarithm(target, greatest[:many])
-            elif limit > 0:
-                _clamp(target, marginalisation, limit, infeasible)
+            elif clamps:
+                clamp(target, marginalisation, infeasible, limit)
 
 
 @helper
@@ -126,8 +129,9 @@ def _join(
     kept: int,
     combination: int,
     marginalisation: int,
-    limit: int,
     infeasible: Any,
+    limit: int,
+    clamps: bool,
     joined: NDArray[Any],
 ) -> None:
     """Combine one run of all functions."""
@@ -138,8 +142,8 @@ def _join(
             for i in range(len(joined)):
                 joined[i] = source[place + i * stride]
         elif combination == ADD:
-            if f >= SUMMANDS and limit > 0:
-                _clamp(joined, marginalisation, limit, infeasible)
+            if f >= SUMMANDS and clamps:
+                clamp(joined, marginalisation, infeasible, limit)
             if stride == 1:
                 for i in range(len(joined)):
                     joined[i] += source[place + i]
@@ -149,17 +153,6 @@ def _join(
         else:
             for i in range(len(joined)):
                 joined[i] *= source[place + i * stride]
-
-
-@helper
-def _clamp(joined: NDArray[Any], marginalisation: int, limit: int, infeasible: Any) -> None:
-    """Replace integer sums beyond the feasible range by the infeasible value."""
-    if marginalisation == MIN:
-        for i in range(len(joined)):
-            joined[i] = infeasible if joined[i] > limit else joined[i]
-    else:
-        for i in range(len(joined)):
-            joined[i] = infeasible if joined[i] < -limit else joined[i]
 
 
 @helper
