@@ -27,7 +27,7 @@ from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.runtime.parents import connected_child
+from oocbe.runtime.parents import serving_child
 from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
@@ -185,7 +185,7 @@ class InProcesses:
         self._scratch.close(interrupted=True)
 
     def _start(self, contract: Contract, count: int) -> None:
-        process, ours = connected_child("oocbe.dcop.worker", max(1, thread_count() // count))
+        process, ours = serving_child("oocbe.dcop.hosts", max(1, thread_count() // count))
         self._processes.append(process)
         self._connections.append(ours)
         self._contracts.append(contract)

@@ -17,9 +17,7 @@ from oocbe.junction_trees.arrays import Program
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import CaseEvidence
 from oocbe.junction_trees.explanations import best_assignment
-from oocbe.junction_trees.kernels.cpu.edge_lists import list_values
-from oocbe.junction_trees.kernels.cpu.sampling import draw_rows
-from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked
+from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked, draw_rows, list_values
 from oocbe.junction_trees.sweeping import Messages, Shares, collect, distribute, evidence, prior, shares_of
 from oocbe.runtime.deadline import check_deadline
 

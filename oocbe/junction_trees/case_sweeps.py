@@ -18,7 +18,7 @@ from oocbe.errors import LimitError
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import ConditionedInput
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases, scaled_likelihood
-from oocbe.junction_trees.kernels.cpu.blocks import enter_evidence
+from oocbe.junction_trees.kernels.cpu.sweeps import enter_evidence
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.tree import StoredTree

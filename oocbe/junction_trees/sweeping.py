@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.arrays import Program
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.kernels.cpu import single_sweeps, sweeps
-from oocbe.junction_trees.kernels.cpu.blocks import take_shares
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 NEGLIGIBLE = 1e-14
@@ -180,7 +179,7 @@ def _all_rows(tree: CompiledTree) -> single_sweeps.Picked:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Arguments of :func:`oocbe.junction_trees.kernels.cpu.blocks.take_shares` for some targets; attributes as there.
+    """Arguments of :func:`oocbe.junction_trees.kernels.cpu.sweeps.take_shares` for some targets; attributes as there.
 
     Attributes
     ----------
@@ -195,7 +194,7 @@ class Shares:
 
     def take(self, posteriors: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Add the shares of a block of cases to ``out``, float64 (cases, values of all targets)."""
-        take_shares(posteriors, self.begin, self.rows, self.map_start, self.maps, self.out_start, out)
+        sweeps.take_shares(posteriors, self.begin, self.rows, self.map_start, self.maps, self.out_start, out)
 
 
 def shares_of(tree: CompiledTree, targets: Sequence[int]) -> Shares:

@@ -1,4 +1,8 @@
-"""Child processes: their path to the package, and their end with the parent, however it ends."""
+"""Child processes: their path to the package, and their end with the parent, however it ends.
+
+``python -P -m oocbe.runtime.parents CONNECTION PARENT MODULE`` calls ``serve`` of a module with the connection to the
+parent, given by their numbers; see :func:`connected_child`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,8 +50,15 @@ def child_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
 
 
-def connected_child(module: str, threads: int, is_silent: bool = False) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start a process that runs a module of this package, which calls :func:`connection_to_parent`.
+def serving_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that calls ``serve`` of a module with the connection; otherwise as :func:`connected_child`."""
+    return connected_child("oocbe.runtime.parents", threads, module)
+
+
+def connected_child(
+    module: str, threads: int, *arguments: str, is_silent: bool = False
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that runs a module of this package, with the numbers of the connection and of this process.
 
     The connection is private to the two. The child has a session of its own, so Ctrl-C reaches the parent only. A
     silent one does not hold the parent's output open: readers of a pipe would wait for it.
@@ -57,7 +69,7 @@ def connected_child(module: str, threads: int, is_silent: bool = False) -> tuple
     with theirs:
         number = theirs.fileno()
         process = subprocess.Popen(
-            child_command(module, number, os.getpid()),
+            child_command(module, number, os.getpid(), *arguments),
             pass_fds=[number],
             env=child_environment() | {"OOCBE_THREADS": str(threads)},
             stdin=subprocess.DEVNULL,
@@ -69,16 +81,6 @@ def connected_child(module: str, threads: int, is_silent: bool = False) -> tuple
     return process, ours
 
 
-def connection_to_parent() -> Connection:
-    """The other end of the connection of :func:`connected_child`, in the child; the process ends with its parent."""
-    from multiprocessing.connection import Connection
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # tests may start it in the parent's process group
-    connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
-    end_with(parent)
-    return connection
-
-
 def end_with(parent: int) -> None:
     """End this process, even within a compiled loop, when its parent has ended."""
     threading.Thread(target=_watch, args=(parent,), name="oocbe-parent", daemon=True).start()
@@ -88,3 +90,17 @@ def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(ALONE_SECONDS)
     os._exit(1)
+
+
+def main() -> None:
+    """Serve the connection until the parent closes it or ends; see the module."""
+    from multiprocessing.connection import Connection
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # tests may start it in the parent's process group
+    connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
+    end_with(parent)
+    import_module(sys.argv[3]).serve(connection)
+
+
+if __name__ == "__main__":
+    main()

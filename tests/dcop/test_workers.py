@@ -214,7 +214,8 @@ import subprocess, sys, time
 from multiprocessing import Pipe
 import os
 ours, theirs = Pipe()
-command = [sys.executable, "-m", "oocbe.dcop.worker", str(theirs.fileno()), str(os.getpid())]
+numbers = [str(theirs.fileno()), str(os.getpid())]
+command = [sys.executable, "-m", "oocbe.runtime.parents", *numbers, "oocbe.dcop.hosts"]
 process = subprocess.Popen(command, pass_fds=[theirs.fileno(), ours.fileno()], stdout=subprocess.DEVNULL)
 print(process.pid, flush=True)
 ours.recv()

@@ -13,7 +13,7 @@ import pytest
 import oocbe
 from oocbe.formats import write
 from oocbe.runtime.data_limit import data_limit, mapped_data
-from oocbe.runtime.parents import connected_child
+from oocbe.runtime.parents import serving_child
 
 resource = pytest.importorskip("resource")
 
@@ -145,7 +145,7 @@ def test_processes_of_a_command_have_the_limit_from_before():
     before = resource.getrlimit(kind)
     with data_limit.of(1 << 30, 1):
         assert resource.getrlimit(kind) != before
-        process, connection = connected_child("oocbe.api.tasks.worker", 1)
+        process, connection = serving_child("oocbe.api.tasks.many", 1)
         with connection, process:
             assert resource.prlimit(process.pid, kind) == before
             process.kill()

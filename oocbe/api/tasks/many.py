@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from oocbe.api.facade import read_finite, settings_from, solve
+from oocbe.api.tasks import solving_processes
 from oocbe.api.tasks.solving_processes import SolvingProcesses
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
 from oocbe.model.results.failure import Failure, failure_of
@@ -23,6 +24,8 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from oocbe.model.problem import Problem
 
 
@@ -168,6 +171,11 @@ def solved(task: _Task) -> Outcome:
         return Outcome(task.number, task.name, failure=Failure("KeyboardInterrupt", "interrupted", EXIT_INTERRUPTED))
     except Exception as error:
         return Outcome(task.number, task.name, failure=failure_of(error))
+
+
+def serve(connection: Connection) -> None:
+    """Solve the problems that another process sends (:mod:`oocbe.api.tasks.solving_processes`)."""
+    solving_processes.serve(connection, solved)
 
 
 def _result(task: _Task) -> Result:

@@ -15,6 +15,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,7 +27,7 @@ from typing import Generic, TypeVar
 from oocbe.errors import EXIT_INTERRUPTED
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.runtime.interruption import END_SIGNALS, Interruption, current, heard
-from oocbe.runtime.parents import connected_child
+from oocbe.runtime.parents import serving_child
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -108,7 +109,7 @@ class SolvingProcesses(Generic[Task, Answer]):
                     yield from self._next(process, left)
 
     def _start(self, attempt: _Attempt[Task]) -> None:
-        self._processes.append(_Process(*connected_child("oocbe.api.tasks.worker", self.threads), attempt))
+        self._processes.append(_Process(*serving_child("oocbe.api.tasks.many", self.threads), attempt))
 
     def _next(self, process: _Process[Task], left: deque[_Attempt[Task]]) -> Iterator[Answer]:
         """Assign the next task to an idle process, or to a new one in its place; without a task the process ends."""
@@ -213,6 +214,7 @@ def _listening() -> Iterator[Interruption]:
 
 def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
     """Main loop of such a process: report that it reads, and run tasks until the connection closes or a signal."""
+    sys.unraisablehook = _unraisable
     with heard(dict.fromkeys(END_SIGNALS, KeyboardInterrupt)) as interruption, suppress(KeyboardInterrupt, OSError):
         connection.send(None)
         while not interruption.is_requested:
@@ -228,3 +230,10 @@ def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
             connection.send(content)
     if interruption.is_requested:
         os._exit(EXIT_INTERRUPTED)  # does not wait for threads
+
+
+def _unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """Do not print an interruption that Python loses in a destructor, because it is raised again
+    (:mod:`oocbe.runtime.interruption`)."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)

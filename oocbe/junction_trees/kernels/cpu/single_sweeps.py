@@ -1,4 +1,4 @@
-"""Sweeps over a junction tree for one case, which skip zeros from the evidence.
+"""Sweeps over a junction tree for one case, which skip zeros from the evidence, and rows drawn from it.
 
 The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with one case. A row's product ends at the first zero
 factor, and downwards, groups of rows with a zero separator row are skipped; many cases do not share such zeros. Where
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.kernels.cpu.sweeps import GREATEST, LEAST, TINY
 from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.orders.graphs import turned
 
 
 class Picked(NamedTuple):
@@ -220,3 +221,67 @@ def distribute_one(
                 posteriors[s] = share
                 if is_child:
                     messages[s] = share / messages[s] if share > 0.0 else 0.0
+
+
+@jit
+def list_values(values: Any, size: Any) -> Any:
+    """List rows by their value of a variable, or by another number.
+
+    Parameters
+    ----------
+    values : integers (rows,), at least 0 and below ``size``.
+
+    Returns
+    -------
+    int32 (rows,), numbers of rows, ascending for each value; int64 (size + 1,), where those of each value begin.
+    """
+    ends, listed = turned(np.arange(len(values) + 1), values, size)
+    return listed, ends
+
+
+@jit
+def draw_rows(
+    tree: Any, clique: Any, reads: Any, messages: Any, is_log: Any, above: Any, uniform: Any, out: Any
+) -> None:
+    """Draw a row for each sample, with its probability among the rows of its group.
+
+    Parameters
+    ----------
+    tree : :class:`oocbe.junction_trees.arrays.TreeArrays`; its weights are logarithms where ``is_log``.
+    reads : int64, the edges that the clique multiplies. messages : float64 (message rows,), the output of collecting.
+    above : int64 (samples,), row of the separator of each, counted from the separator's first.
+    uniform : float64 (samples,), between 0 and 1. out : int64 (samples,), row of each, counted from the clique's first.
+    """
+    start = tree.row_start[clique]
+    group = tree.group_start[clique]
+    weights, groups, maps = tree.weights, tree.groups, tree.maps
+    edge_map, edge_message = tree.edge_map, tree.edge_message
+    own = tree.message_start[clique]
+    sums = np.empty(tree.row_start[clique + 1] - start)
+    is_asked = np.zeros(tree.message_start[clique + 1] - own, dtype=np.bool_)
+    for s in above:
+        is_asked[s] = True
+    for s in range(len(is_asked)):
+        if not is_asked[s]:
+            continue
+        total = 0.0
+        for row in range(groups[group + s], groups[group + s + 1]):
+            x = weights[row]
+            if is_log:
+                x -= messages[own + s]
+            for e in range(len(reads)):
+                of = messages[edge_message[reads[e]] + maps[edge_map[reads[e]] + row - start]]
+                x = x + of if is_log else x * of
+            total += np.exp(x) if is_log else x
+            sums[row - start] = total
+    for i in range(len(above)):
+        low = groups[group + above[i]] - start
+        high = groups[group + above[i] + 1] - start - 1
+        wanted = uniform[i] * sums[high]
+        while low < high:
+            middle = (low + high) // 2
+            if sums[middle] > wanted:
+                high = middle
+            else:
+                low = middle + 1
+        out[i] = low

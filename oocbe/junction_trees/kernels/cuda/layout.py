@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.kernels.cpu.edge_lists import list_rows
+from oocbe.junction_trees.kernels.cpu.single_sweeps import list_values
 
 CHUNK = 128
 """Maximum number of entries that one thread sums."""
@@ -92,9 +92,10 @@ def tree_layout(tree: Any) -> TreeLayout:
     ends = np.delete(np.arange(len(tree.groups)), tree.group_start)
     up = chunks_of(tree.groups[ends] - tree.groups[ends - 1], np.arange(len(ends)))
     edge_slots = _before(tree.edge_rows)
-    lengths = np.zeros(edge_slots[-1], dtype=np.int64)
-    listed = np.empty(len(tree.maps), dtype=np.int32)
-    list_rows(tree.maps, np.append(tree.edge_map, len(tree.maps)), edge_slots, lengths, listed)
+    map_rows = np.diff(tree.edge_map, append=len(tree.maps))
+    listed, ends = list_values(tree.maps + np.repeat(edge_slots[:-1], map_rows), int(edge_slots[-1]))
+    listed -= np.repeat(tree.edge_map, map_rows).astype(np.int32)
+    lengths = np.diff(ends)
     rows = np.arange(edge_slots[-1]) + np.repeat(tree.edge_message - edge_slots[:-1], tree.edge_rows)
     down = chunks_of(lengths, rows)
     return TreeLayout(
