@@ -145,7 +145,7 @@ def simulate(
     """Simulate a run on --workers, with stragglers and failures, and print its efficiency."""
     from oocbe.errors import UsageError
     from oocbe.execution.schedule import Conditions
-    from oocbe.execution.schedule.simulation import simulate as run
+    from oocbe.execution.schedule import simulate as run
 
     conditions = Conditions(
         segment_seconds, min(0.5, segment_seconds), straggling=straggling, lost=lost, seed=options.seed

@@ -38,7 +38,6 @@ from oocbe.formats.cfn_globals import (
     LARGEST_INTEGER,
     Cost,
     GlobalCall,
-    ListedCosts,
     Precision,
     check_supported,
     decomposed,
@@ -46,6 +45,7 @@ from oocbe.formats.cfn_globals import (
     room,
     split,
 )
+from oocbe.formats.global_costs import ListedCosts
 from oocbe.formats.lexer import Lexer, parse_number
 from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Text
 from oocbe.model.parts import Constraint, Variable

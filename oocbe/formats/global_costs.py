@@ -215,7 +215,7 @@ class Decomposed:
         for place, (v, layer) in enumerate(zip(scope, layers, strict=True)):
             around = [first + place - 1, v, first + place]
             kept = [k for k in range(3) if not (k == 0 and place == 0) and not (k == 2 and place == len(scope) - 1)]
-            rows = [[row[k] for k in kept] for row in layer]
+            rows = [[int(row[k]) for k in kept] for row in layer]
             self.costs([around[k] for k in kept], rows, [row[3] for row in layer], math.inf)
 
 

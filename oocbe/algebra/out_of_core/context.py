@@ -46,6 +46,17 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend, MatchedGroups
 
 
+FILTER_BITS = 20
+"""Bits of the filter: 128 KiB, which the second-level cache of a core holds."""
+
+FILTER_RATIO = 4
+"""Rows of the larger table for each row of the smaller one, at least: at 2, the filter costs as much as it saves (a
+million rows with half a million, all of them partners)."""
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""Odd multiplier of Fibonacci hashing (Knuth, The Art of Computer Programming 3, section 6.4)."""
+
+
 def arrange(
     table: Table,
     scope: Sequence[str],
@@ -83,6 +94,46 @@ def match(
     # In the lowest places of both, their bits are at the same ones: words that only one table has hold none of them.
     masks = field_masks(table1.layout, shared)[: table2.layout.words]
     return backend.common_groups(table1.keys, table2.keys, masks, piece_rows)
+
+
+def without_lonely(
+    tables: Sequence[Table], shared: Sequence[str], backend: Backend, piece_rows: int | None = None
+) -> list[Table]:
+    """Two tables of a join, the larger one without most rows that have no partner in a much smaller one.
+
+    A bitmap contains the smaller table's values of the shared variables, hashed where they have more than
+    :data:`FILTER_BITS` bits (Bloom 1970): moving and sorting the dropped rows costs more than this pass over them.
+    """
+    found = list(tables)
+    small, large = sorted(range(2), key=lambda i: tables[i].rows)
+    rows = tables[small].rows
+    is_worthwhile = FILTER_RATIO * rows <= tables[large].rows and 2 * rows <= 1 << FILTER_BITS
+    if backend.name != "cpu" or not shared or not rows or not is_worthwhile:
+        return found
+    part = tables[small].layout.select(shared)
+    bits = min(part.bits, FILTER_BITS)
+    is_absent = np.ones(1 << bits, dtype=np.bool_)
+    is_absent[_hashed(tables[small], part, bits, backend, piece_rows)] = False
+    absent = np.flatnonzero(is_absent).astype(np.uint64)
+    if 2 * len(absent) < 1 << bits:
+        return found
+    table = tables[large]
+    hashes = _hashed(table, part, bits, backend, piece_rows)[np.newaxis]
+    keys, values = backend.drop_forbidden(table.keys, table.values, hashes, absent[np.newaxis], bits, piece_rows)
+    found[large] = replace(table, keys=keys, values=values)
+    return found
+
+
+def _hashed(table: Table, part: Layout, bits: int, backend: Backend, piece_rows: int | None) -> NDArray[np.uint64]:
+    """Values of the part's variables as numbers of so many bits, uint64 (rows,)."""
+    keys = backend.permute(table.keys, move_plan(table.layout, part, part.scope), part.words, piece_rows)
+    total: NDArray[np.uint64] = keys[0]
+    if part.bits <= bits:
+        return total
+    total = total * MULTIPLIER
+    for word in keys[1:]:
+        total = (total ^ (total >> np.uint64(32)) ^ word) * MULTIPLIER
+    return total >> np.uint64(64 - bits)
 
 
 class ResultRows(NamedTuple):
