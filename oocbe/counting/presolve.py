@@ -7,8 +7,7 @@ Rounds of these steps, until nothing changes:
 * a clause that contains another one goes; a clause that contains another one but for one opposite literal loses it;
 * a variable whose value follows from the others that count in every model, and whose literals have the same weight, is
   replaced by its resolvents, if they are few; so is any variable that does not count (Lagniez, Lonca and Marquis 2016,
-  *Improving model counting by leveraging definability*; Soos and Meel 2022, *Arjun*);
-* clauses lose literals that propagation makes superfluous (vivification).
+  *Improving model counting by leveraging definability*; Soos and Meel 2022, *Arjun*).
 
 Variables that are left in no clause go to the multiplier.
 """
@@ -17,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from oocbe.counting.formula import Clause, Formula, normalised
-from oocbe.counting.kernels.cpu.probes import UNKNOWN, define, probe, shorten
+from oocbe.counting.kernels.cpu.probes import UNKNOWN, define, probe
 from oocbe.counting.kernels.cpu.solver_state import TRAIL
 from oocbe.counting.solver import solver_of
 from oocbe.runtime.deadline import Deadline, check_deadline
@@ -77,7 +75,7 @@ def presolve(formula: Formula, seconds: float) -> Presolved:
     with Deadline(seconds) as deadline:
         for _ in range(MOST_ROUNDS):
             before = work.clauses
-            for step in (work.probe, work.subsume, work.eliminate, work.shorten):
+            for step in (work.probe, work.subsume, work.eliminate):
                 if not deadline.passed:
                     step()
             if work.clauses == before or deadline.passed:
@@ -268,21 +266,6 @@ class _Work:
         self.clauses = normalised(clauses.values())
         if () in self.clauses:
             self.clauses = ((),)
-
-    def shorten(self) -> None:
-        """Vivification."""
-        solver = None if self._is_closed or () in self.clauses else solver_of(self._formula(), np.zeros(0))
-        if solver is None:
-            return
-        kept = np.ones(len(solver.literals), dtype=np.uint8)
-        shorten(solver, kept, MOST_STEPS)
-        if kept.all():
-            return
-        short = [clause for clause in self.clauses if len(clause) < 3]
-        bounds = solver.start.tolist()
-        pairs = list(zip(solver.literals.tolist(), kept.tolist(), strict=True))
-        long = [[x for x, stays in pairs[i:j] if stays] for i, j in pairwise(bounds)]
-        self.clauses = normalised([*short, *long])
 
 
 def _resolvents(v: int, positive: list[Clause], negative: list[Clause]) -> list[Clause] | None:

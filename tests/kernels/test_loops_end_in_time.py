@@ -307,9 +307,7 @@ LOOPS = {
     "clause_learning.watch": DECISION,
     "clause_learning.watch_all": ONE_PASS,
     "components._cached": COMPONENT,
-    "components._move_smallest": COMPONENT,
     "components._pack": COMPONENT,
-    "components._reverse": COMPONENT,
     "components._sort": COMPONENT,
     "components._visit": COMPONENT,
     "components.evict": ONE_PASS,
@@ -330,7 +328,6 @@ LOOPS = {
     "probes._open_literal": A_ROW,
     "probes.define": A_ROW,
     "probes.probe": A_ROW,
-    "probes.shorten": A_ROW,
 }
 """How each compiled loop ends: by module and function."""
 

@@ -155,14 +155,13 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
     """Split the component of the current level by its assignment.
 
     Weights of assigned variables, of variables without clauses, and counts from the cache multiply the count of the
-    level's branch; other components go on the stack, the largest first.
+    level's branch; other components go on the stack.
     """
     num = s.num
     level = num[LEVEL]
     count = t.count[level, t.branch[level]]
     own = t.component[level]
-    base = num[COMPONENTS]
-    t.base[level] = base
+    t.base[level] = num[COMPONENTS]
     num[STAMP] += 1
     bits = 16 if max(len(s.shown), len(s.satisfied)) <= 1 << 16 else 32
     for i in range(t.first_variable[own], t.first_variable[own + 1]):
@@ -205,50 +204,6 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
             t.variables[start + j] = t.queue[j]
         t.first_variable[new + 1], t.first_word[new + 1] = start + size, end
         num[COMPONENTS] += 1
-    if num[COMPONENTS] > base + 1:
-        _move_smallest(t, base, num[COMPONENTS] - 1)
-
-
-@without_allocation
-def _swap(numbers: Any, i: Any, j: Any) -> Any:
-    x = numbers[i]
-    numbers[i] = numbers[j]
-    numbers[j] = x
-
-
-@without_allocation
-def _reverse(numbers: Any, first: Any, past: Any) -> Any:
-    past -= 1
-    while first < past:
-        _swap(numbers, first, past)
-        first += 1
-        past -= 1
-
-
-@without_allocation
-def _rotate(numbers: Any, first: Any, middle: Any, past: Any) -> Any:
-    """Exchange the blocks from ``first`` to ``middle`` and from there to ``past``."""
-    _reverse(numbers, first, middle)
-    _reverse(numbers, middle, past)
-    _reverse(numbers, first, past)
-
-
-@without_allocation
-def _move_smallest(t: Any, base: Any, last: Any) -> Any:
-    """Move the smallest component of a level to the end of the stack, where the search continues."""
-    best = last
-    for c in range(base, last):
-        if t.first_variable[c + 1] - t.first_variable[c] < t.first_variable[best + 1] - t.first_variable[best]:
-            best = c
-    _rotate(t.variables, t.first_variable[best], t.first_variable[best + 1], t.first_variable[last + 1])
-    _rotate(t.words, t.first_word[best], t.first_word[best + 1], t.first_word[last + 1])
-    sizes_v, sizes_w = t.first_variable[best + 1] - t.first_variable[best], t.first_word[best + 1] - t.first_word[best]
-    hashed, shown = t.hash[best], t.has_shown[best]
-    for c in range(best, last):
-        t.first_variable[c + 1] = t.first_variable[c + 2] - sizes_v
-        t.first_word[c + 1] = t.first_word[c + 2] - sizes_w
-        t.hash[c], t.has_shown[c] = t.hash[c + 1], t.has_shown[c + 1]
-    t.hash[last], t.has_shown[last] = hashed, shown
 
 
 @without_allocation

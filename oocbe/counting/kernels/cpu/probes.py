@@ -1,5 +1,5 @@
-"""Propagation of assumptions, for the preprocessing of clauses: failed literals, equal literals, shorter clauses, and
-variables that the others define.
+"""Propagation of assumptions, for the preprocessing of clauses: failed literals, equal literals, and variables that the
+others define.
 
 All loops begin and end at level 0, after propagation. They return early if the flag of the solver is set; what they
 have found until then holds.
@@ -97,47 +97,6 @@ def probe(s: Any, equal: Any, implied: Any, steps: Any) -> Any:
         if propagate(s):
             return True
     return False
-
-
-@borrowing
-def shorten(s: Any, kept: Any, steps: Any) -> Any:
-    """Make clauses of three literals and more false, literal by literal; those after a conflict, or implied false, go.
-
-    A clause is implied by the others and itself without these literals, so it may be used for its own propagation.
-
-    kept : uint8, written: whether each literal of ``s.literals`` stays. steps : propagated literals at most.
-    """
-    num = s.num
-    for i in range(len(kept)):
-        kept[i] = 1
-    for c in range(len(s.start) - 1):
-        if s.flag[0] != 0 or steps <= 0:
-            return
-        before = num[TRAIL]
-        first, past = s.start[c], s.start[c + 1]
-        is_done = False
-        for i in range(first, past):
-            if s.value[s.literals[i]] > 0:
-                is_done = True  # true at level 0
-        if is_done:
-            continue
-        num[LEVEL] = 1
-        for i in range(first, past):
-            literal = s.literals[i]
-            if s.value[literal] < 0:
-                kept[i] = 0
-                continue
-            if s.value[literal] > 0:  # implied: the clause ends with it
-                for j in range(i + 1, past):
-                    kept[j] = 0
-                break
-            assign(s, literal ^ 1, NO_REASON)
-            if propagate(s):
-                for j in range(i + 1, past):
-                    kept[j] = 0
-                break
-        steps -= num[TRAIL] - before
-        _return(s, before)
 
 
 @without_allocation
