@@ -110,8 +110,8 @@ class NamelessFile:
             self._handle = disk.open_nameless(self._folder, NAMELESS)
         except OSError as error:
             raise budget.failure(error, self.name) from None
-        self._taken = _Taken(budget)
-        self._end = weakref.finalize(self, _end, self._handle, self._taken)
+        self._taken, self._lock = [0], Lock()  # bytes in the budget, which are released after this object
+        self._end = weakref.finalize(self, _end, self._handle, budget, self._taken)
 
     def write(self, data: memoryview, offset: int, more: int) -> None:
         """Write bytes at an offset; ``more`` of them are new, not overwritten.
@@ -120,7 +120,9 @@ class NamelessFile:
         ------
         DiskError : the disk or its budget is full, or the disk fails.
         """
-        self._taken.add(more, self.name)
+        self._budget.take(more, self.name)
+        with self._lock:
+            self._taken[0] += more
         try:
             disk.write_at(self._handle, data, offset, self._folder)
         except OSError as error:
@@ -148,23 +150,6 @@ class NamelessFile:
         self._end()
 
 
-class _Taken:
-    """A file's bytes in a budget; a separate object, so that they can be released after the file's collection."""
-
-    def __init__(self, budget: DiskBudget) -> None:
-        self._budget = budget
-        self._count = 0
-        self._lock = Lock()
-
-    def add(self, count: int, name: str) -> None:
-        self._budget.take(count, name)
-        with self._lock:
-            self._count += count
-
-    def give_back(self) -> None:
-        self._budget.take(-self._count, self._budget.folder)
-
-
-def _end(handle: int, taken: _Taken) -> None:
+def _end(handle: int, budget: DiskBudget, taken: list[int]) -> None:
     os.close(handle)
-    taken.give_back()
+    budget.take(-taken[0], budget.folder)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +22,7 @@ from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room
 from oocbe.runtime.checksums import crc32
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.chunk_files import (
     KEY_NAMES,
     PACKED,
@@ -34,7 +36,7 @@ from oocbe.tables.chunk_files import (
     read_packed_into,
     value_names,
 )
-from oocbe.tables.exchange import OnDisk
+from oocbe.tables.exchange import VALUES, Exchanged
 from oocbe.tables.group import StoredGroup, attributes_of, check_files, check_table_attributes, made_of
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE, PARTS, Manifest
@@ -44,8 +46,14 @@ from oocbe.tables.parts import composed
 from oocbe.tables.table import Table, describe_table, format_bytes
 from oocbe.tables.writer import RowSettings, StoredTableWriter
 
+if TYPE_CHECKING:
+    import pyarrow
 
-class StoredTable(StoredGroup, OnDisk):
+    from oocbe.tables.columns import Domains, Rows
+    from oocbe.tables.parquet_source import Source
+
+
+class StoredTable(StoredGroup, Exchanged):
     """An incomplete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
 
     Attributes
@@ -311,6 +319,92 @@ class StoredTable(StoredGroup, OnDisk):
         """
         indices = np.array([self.layout.indices_of(assignment)], dtype=np.int64)
         return self.find(self.layout.pack(indices)[:, 0])
+
+    def refuse_duplicates(self) -> None:
+        """Refuse (UsageError) a table with possibly repeated keys."""
+        if self.duplicates:
+            raise UsageError(
+                f"{self.path}: a key may occur more than once; combine them: maximise(table, [], output=…)"
+            )
+
+    def _rows(self, start: int, stop: int) -> Rows:
+        piece = self.read(start, stop)
+        return piece.keys, piece.values
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Source,
+        path: str | Path,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+        rename: Mapping[str, str] | None = None,
+        drop_nulls: bool = False,
+        duplicates: bool = False,
+        memory: int | str | None = None,
+        chunk_rows: int | None = None,
+        codec: str = PACKED,
+        overwrite: bool = False,
+    ) -> StoredTable:
+        """Make a stored table from Parquet data of any size, batch by batch, in row order.
+
+        Parameters
+        ----------
+        source : a Parquet file, a folder of them (partitions ``name=value`` are columns), or several files; or their
+            URLs in an object store (``s3://bucket/folder``), read on demand.
+        path : folder of the new table.
+        values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
+        rename : name of a column of the data to that of the variable (or of the values); all other arguments use the
+            latter. A missing column is accepted if one with its new name exists.
+        drop_nulls : whether to skip rows with a missing entry in any column read; otherwise they are refused.
+        duplicates : whether a key may occur more than once, as is common if ``scope`` omits columns. Operators with an
+            ``output`` combine such rows by the semiring, as SQL groups them; ``maximise(table, [])`` does nothing else.
+            Otherwise two consecutive rows of one key are refused.
+        memory : limit in bytes (or text such as ``2GiB``) on labels, rows and buffers; None: 80 % of the available
+            memory.
+        chunk_rows, codec, overwrite : as for :meth:`create`.
+
+        Raises
+        ------
+        ModelError : as for :meth:`oocbe.Table.from_arrow`. UsageError : the path exists, the source is unreadable, or
+            pyarrow is missing. FormatError : not a Parquet file. ResourceError : labels exceed the memory.
+            DiskError : the disk is full.
+        """
+        from oocbe.tables.parquet import read_parquet
+        from oocbe.tables.parquet_source import sparing
+
+        with sparing():
+            found = read_parquet(source, values, scope, domains, rename, drop_nulls, memory)
+            rows = found.piece_rows if chunk_rows is None else chunk_rows
+            with (
+                closing(found.pieces),
+                cls.create(
+                    path,
+                    found.layout,
+                    found.dtype,
+                    semiring,
+                    chunk_rows=rows,
+                    codec=codec,
+                    overwrite=overwrite,
+                    duplicates=duplicates,
+                ) as writer,
+            ):
+                for keys, numbers in found.pieces:
+                    check_deadline()
+                    writer.append(keys, numbers)
+        return cls.open(path)
+
+    def to_arrow(self, values: str = VALUES) -> pyarrow.RecordBatchReader:
+        """A pyarrow.RecordBatchReader of the rows, chunk by chunk; errors as for :meth:`oocbe.Table.to_arrow`."""
+        from oocbe.tables.arrow import reader_of
+
+        return reader_of(self.layout, self.dtype, ((piece.keys, piece.values) for piece in self.chunks()), values)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return describe_table("StoredTable", self.layout, self.rows, self.nbytes, self.dtype, self.semiring)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from oocbe.errors import ModelError
+from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.columns import check_values
-from oocbe.tables.exchange import InMemory
+from oocbe.tables.exchange import VALUES, ColumnSettings, Exchanged
 from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import limbs_of
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
     from oocbe.runtime.pictures.plots import Picture
+    from oocbe.tables.columns import Domains, Rows
+    from oocbe.tables.parquet_source import Source
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Shown, InMemory):
+class Table(Shown, Exchanged):
     """An incomplete table: feasible assignments of a scope, each with a value. Keys are unique.
 
     Attributes
@@ -164,6 +170,154 @@ class Table(Shown, InMemory):
         from oocbe.runtime.pictures.plots import histogram
 
         return histogram(f"{', '.join(self.scope)}: {self.rows:,} rows", self.values)
+
+    def _rows(self, start: int, stop: int) -> Rows:
+        return self.keys[:, start:stop], self.values[start:stop]
+
+    @classmethod
+    def from_arrow(
+        cls,
+        data: object,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+    ) -> Self:
+        """Make a table from an object with Arrow's interface (``__arrow_c_stream__``), or that of data frames.
+
+        Columns of integers from 0 on are value indices. Text, truth values, categories and other integers are numbered
+        by their labels, which the table keeps: dictionaries in their order, all others ascending.
+
+        Parameters
+        ----------
+        data : a table of pyarrow, a data frame, a relation of DuckDB.
+        values : name of the column of values, of integers (of 64 bits at most) or floats.
+        scope : columns that are variables, the least significant first; None: all others in their order, except the
+            nameless index of a pandas frame (``__index_level_0__``).
+        domains : domain of each variable: its number of values, or its labels; None, or a missing name: found from the
+            data. Tables that are to be joined need common domains (:func:`oocbe.common_domains`).
+        semiring : combination and marginalisation.
+
+        Raises
+        ------
+        ModelError : a column is missing or of another type, an entry is missing or outside its domain, a key occurs
+            twice, or a number that tables cannot represent. UsageError : pyarrow is missing.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> from oocbe.tables.table import Table
+        >>> paints = pyarrow.table({"colour": ["red", "blue"], "coat": [0, 1], "value": [5, 7]})
+        >>> table = Table.from_arrow(paints)
+        >>> table.to_dict(), table.layout.labels
+        ({(1, 0): 5, (0, 1): 7}, {'colour': ('blue', 'red')})
+        """
+        from oocbe.tables.arrow import arrow_table, column_of, numbers_of
+        from oocbe.tables.columns import check_scope, sorted_rows
+        from oocbe.tables.layout import check_integers
+
+        given = arrow_table(data)
+        what = "Arrow table"
+        names = check_scope(given.column_names, values, scope, what)
+        domains = domains or {}
+        for name in names:
+            if not isinstance(domain := domains.get(name, 1), int):
+                check_integers(name, domain)
+        columns = [column_of(name, given.column(name), what, domains.get(name)) for name in names]
+        return cls(
+            *sorted_rows(columns, numbers_of(values, given.column(values), what), domains, semiring, what),
+            semiring,
+            True,
+        )
+
+    @classmethod
+    def from_pandas(cls, frame: pandas.DataFrame, values: str = VALUES, **settings: Unpack[ColumnSettings]) -> Self:
+        """Make a table from a pandas data frame; see :meth:`from_arrow`. The index is ignored.
+
+        Raises
+        ------
+        UsageError : not a pandas data frame, or pyarrow is missing. ModelError : as for :meth:`from_arrow`.
+        """
+        from oocbe.tables.frames import of_pandas
+
+        return cls.from_arrow(of_pandas(frame), values, **settings)
+
+    @classmethod
+    def from_polars(cls, frame: polars.DataFrame, values: str = VALUES, **settings: Unpack[ColumnSettings]) -> Self:
+        """Make a table from a Polars data frame; see :meth:`from_arrow`."""
+        from oocbe.tables.frames import of_polars
+
+        return cls.from_arrow(of_polars(frame), values, **settings)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Source,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+        rename: Mapping[str, str] | None = None,
+        drop_nulls: bool = False,
+    ) -> Self:
+        """Make a table in memory from a Parquet file, a folder of them, or several files; see :meth:`from_arrow`.
+
+        For larger data: :meth:`oocbe.StoredTable.from_parquet`, which also explains ``rename`` and ``drop_nulls``.
+        """
+        from oocbe.tables.columns import check_scope
+        from oocbe.tables.parquet_source import check_renamed, source_of
+
+        found = source_of(source, rename, drop_nulls)
+        check_renamed(rename, [found])
+        names = check_scope(found.names, values, scope, found.what)
+        return cls.from_arrow(found.whole([*names, values]), values, scope=names, domains=domains, semiring=semiring)
+
+    def to_arrow(self, values: str = VALUES) -> pyarrow.Table:
+        """A pyarrow.Table: one column per variable (dictionaries for labels), and one of values.
+
+        Raises
+        ------
+        UsageError : a variable has the name of the values, labels are of several types, or pyarrow is missing.
+        """
+        from oocbe.tables.arrow import whole_table
+
+        return whole_table(self.layout, (self.keys, self.values), values)
+
+    def to_pandas(self, values: str = VALUES) -> pandas.DataFrame:
+        """A pandas.DataFrame, labels as a Categorical; errors as for :meth:`to_arrow`."""
+        from oocbe.tables.frames import to_pandas
+
+        return to_pandas(self.layout, (self.keys, self.values), values)
+
+    def to_polars(self, values: str = VALUES) -> polars.DataFrame:
+        """A polars.DataFrame, text labels as an Enum; errors as for :meth:`to_arrow`."""
+        from oocbe.tables.frames import to_polars
+
+        return to_polars(self.layout, (self.keys, self.values), values)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        return self.to_arrow().__dataframe__(nan_as_null, allow_copy)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """A structured array (rows,): one field of value indices per variable, and one of values."""
+        from oocbe.tables.chunk_files import columns_of
+
+        if copy is False:
+            raise ValueError("rows are packed: an array of them is always a copy")
+        if VALUES in self.layout:
+            raise UsageError(f"a variable is called {VALUES!r}, like the values: use to_rows()")
+        columns = columns_of(self.layout, self.keys)
+        kinds: list[Any] = [(name, column.dtype) for name, column in zip(self.scope, columns, strict=True)]
+        found = np.empty(self.rows, dtype=[*kinds, (VALUES, self.dtype)])
+        for name, column in zip(self.scope, columns, strict=True):
+            found[name] = column
+        found[VALUES] = self.values
+        return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
         return describe_table("Table", self.layout, self.rows, self.nbytes, self.values.dtype, self.semiring)

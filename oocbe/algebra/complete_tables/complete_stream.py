@@ -187,21 +187,24 @@ Box = tuple[tuple[int, int], ...]
 """For each variable, the fastest first, a half-open range (first value, last value + 1)."""
 
 
-def runs_of(sizes: Sequence[int], box: Box) -> tuple[NDArray[np.int64], int]:
-    """First cells of a box's runs, int64 (runs,), ascending, and the cells of each run.
+def run_of(sizes: Sequence[int], box: Box) -> tuple[int, int]:
+    """Cells of each of a box's runs, and the number of variables that are fast enough to be in them whole.
 
     sizes : domain sizes, the variable that changes fastest first.
     """
-    steps = steps_of(sizes)
-    length, axis = 1, 0
+    axis = 0
     while axis < len(sizes) and box[axis] == (0, sizes[axis]):
-        length *= sizes[axis]
         axis += 1
+    return math.prod(sizes[:axis]) * (box[axis][1] - box[axis][0] if axis < len(sizes) else 1), axis
+
+
+def runs_of(sizes: Sequence[int], box: Box) -> tuple[NDArray[np.int64], int]:
+    """First cells of a box's runs, int64 (runs,), ascending, and the cells of each run; sizes as for :func:`run_of`."""
+    steps = steps_of(sizes)
+    length, axis = run_of(sizes, box)
     starts = np.zeros(1, dtype=np.int64)
     if axis < len(sizes):
-        low, high = box[axis]
-        length *= high - low
-        starts += low * steps[axis]
+        starts += box[axis][0] * steps[axis]
     for later in range(axis + 1, len(sizes)):
         places = np.arange(*box[later], dtype=np.int64) * steps[later]
         starts = (starts[None, :] + places[:, None]).ravel()
@@ -215,11 +218,7 @@ def box_cells(box: Box) -> int:
 
 def cells_touched(sizes: Sequence[int], box: Box, window: int) -> int:
     """Maximum number of decoded cells for reading a box, if whole windows of ``window`` cells are decoded."""
-    length, axis = 1, 0
-    while axis < len(sizes) and box[axis] == (0, sizes[axis]):
-        length *= sizes[axis]
-        axis += 1
-    length *= box[axis][1] - box[axis][0] if axis < len(sizes) else 1
+    length, _ = run_of(sizes, box)
     runs = box_cells(box) // max(1, length)
     return min(math.prod(sizes), runs * (length + 2 * window))
 
