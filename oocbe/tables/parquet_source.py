@@ -67,9 +67,6 @@ class Columns(Protocol):
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Record batches of some columns, in that order, at most ``rows`` rows each where they are stored."""
 
-    def table(self, columns: Sequence[str]) -> Any:
-        """Some columns as a pyarrow.Table."""
-
     def metadata(self) -> Iterable[Any] | None:
         """Metadata of each Parquet file; None for other data."""
 
@@ -86,10 +83,7 @@ class _Held:
         return self.data.schema
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        yield from self.table(columns).to_batches()
-
-    def table(self, columns: Sequence[str]) -> Any:
-        return self.data.select(columns)
+        yield from self.data.select(columns).to_batches()
 
     def metadata(self) -> Iterable[Any] | None:
         return None
@@ -122,10 +116,6 @@ class _File:
         with self._reader(self.place) as reader:
             for batch in reader.iter_batches(batch_size=rows, columns=list(columns)):
                 yield batch.select(columns)
-
-    def table(self, columns: Sequence[str]) -> Any:
-        with self._reader(self.place) as reader:
-            return reader.read(columns=list(columns)).select(columns)
 
     def metadata(self) -> Iterable[Any] | None:
         with self._reader(self.place) as reader:
@@ -187,14 +177,7 @@ class _Files:
                     f"{what}: column {name} is of type {batch.schema.field(name).type}, and of type {kind} in "
                     f"{self._place(self.data.files[0])}; write both with one type ({error})"
                 ) from None
-        return arrow.record_batch(found, schema=self._nullable(columns))
-
-    def _nullable(self, columns: Sequence[str]) -> Any:
-        arrow = pyarrow()
-        return arrow.schema([arrow.field(name, self.schema.field(name).type) for name in columns])
-
-    def table(self, columns: Sequence[str]) -> Any:
-        return pyarrow().Table.from_batches(self.batches(columns, BATCH_ROWS), self._nullable(columns))
+        return arrow.record_batch(found, names=list(columns))
 
     def metadata(self) -> Iterable[Any] | None:
         return (fragment.metadata for fragment in self.data.get_fragments())
@@ -255,9 +238,10 @@ class ColumnSource:
 
     def whole(self, names: Sequence[str]) -> Any:
         """All rows of some columns as a pyarrow.Table; errors as for :meth:`batches`."""
-        with _damaged(self.what):
-            table = self.data.table([self.columns[name] for name in names]).rename_columns(list(names))
-        return table.drop_null() if self.drop_nulls else table
+        batches = list(self.batches(names))
+        if not batches:
+            return pyarrow().schema([(name, self.type_of(name)) for name in names]).empty_table()
+        return pyarrow().Table.from_batches(batches).rename_columns(list(names))
 
     def statistics(self, name: str) -> tuple[int, int] | None:
         """Least (or 0) and greatest integer of a column by statistics of all row groups; None if any are missing."""
@@ -311,56 +295,39 @@ def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSour
 
 
 def _stored(source: Source) -> Columns:
-    """Parquet data; UsageError if they are missing or unreadable, FormatError for other files."""
+    """Parquet data; UsageError if they are missing, unreadable or of two stores, FormatError for other files."""
     arrow = pyarrow()
     several = not isinstance(source, str | Path)
     given: list[str | Path] = [source] if isinstance(source, str | Path) else list(source)
-    urls = [isinstance(place_named(path), ObjectPath) for path in given]
+    places = [place_named(path) for path in given]
+    roots = {place.root if isinstance(place, ObjectPath) else "" for place in places}
+    if len(roots) > 1:
+        raise UsageError(f"{', '.join(map(str, given))}: are not all in one bucket; read those of each by themselves")
+    root = max(roots, default="")
     try:
-        if any(urls):
-            return _in_store(given, several)
-        for path in given:
-            _refuse_no_files(Path(path))
-        if not several and Path(given[0]).is_file():
-            return _File.opened(Path(given[0]))
+        for place in places:
+            if isinstance(place, Path):
+                _refuse_no_files(place)
+        if not several and (root or Path(given[0]).is_file()):
+            with suppress(FileNotFoundError):
+                return _File.opened(places[0])
         import pyarrow.dataset as datasets
 
-        names = [str(path) for path in given]
+        names = [place.key if isinstance(place, ObjectPath) else str(place) for place in places]
         # Folders above explicitly named files belong to the user: "run=3" is not a partition there.
         found = datasets.dataset(
-            names if several else names[0], format="parquet", partitioning=None if several else "hive"
+            names if several else names[0],
+            format="parquet",
+            filesystem=filesystem_of(root) if root else None,
+            partitioning=None if several else "hive",
         )
         if not found.files:
             raise UsageError(f"{source}: no Parquet file is in this folder")
-        return _Files(found)
+        return _Files(found, root)
     except FileNotFoundError:
         raise UsageError(f"{source}: cannot be read: there is no such file or folder") from None
     except (arrow.ArrowInvalid, arrow.ArrowTypeError, OSError) as error:
         raise _unreadable(str(source), error, "no Parquet, or damaged") from None
-
-
-def _in_store(given: Sequence[str | Path], several: bool) -> Columns:
-    """Parquet in an object store; OSError as in :class:`ObjectPath`, UsageError for two stores at once."""
-    import pyarrow.dataset as datasets
-
-    places = [place_named(path) for path in given]
-    roots = {place.root if isinstance(place, ObjectPath) else "" for place in places}
-    keys = [place.key for place in places if isinstance(place, ObjectPath)]
-    root = roots.pop()
-    if roots:
-        raise UsageError(f"{', '.join(map(str, given))}: are not all in one bucket; read those of each by themselves")
-    if not several:
-        with suppress(FileNotFoundError):
-            return _File.opened(ObjectPath(root, keys[0]))
-    found = datasets.dataset(
-        keys if several else keys[0],
-        format="parquet",
-        filesystem=filesystem_of(root),
-        partitioning=None if several else "hive",
-    )
-    if not found.files:
-        raise UsageError(f"{given[0]}: no Parquet file is there")
-    return _Files(found, root)
 
 
 def _refuse_no_files(path: Path) -> None:
