@@ -120,8 +120,6 @@ class WrittenRows(NamedTuple):
 def write_parquet(rows: WrittenRows, path: str | Path, overwrite: bool) -> Path | str:
     """Write a table; see :meth:`oocbe.Table.to_parquet`."""
     arrow = pyarrow()
-    import pyarrow.parquet as files
-
     if isinstance(place := place_named(path), ObjectPath):
         return _write_to_store(rows, place, overwrite)
     target, layout, rows_per_file = Path(path), rows.layout, rows.rows_per_file
@@ -136,13 +134,7 @@ def write_parquet(rows: WrittenRows, path: str | Path, overwrite: bool) -> Path 
     options = {"compression": rows.compression, "use_dictionary": list(layout.labels)}
     try:
         with temporary_beside(target, is_folder=rows_per_file is not None) as temporary:
-            if rows_per_file is None:
-                with files.ParquetWriter(temporary.absolute(), schema, **options) as writer:
-                    for batch in batches:
-                        check_deadline()
-                        writer.write_batch(batch, row_group_size=most)
-            else:
-                _write_parts(temporary, schema, batches, most, rows_per_file, options)
+            _write_files(temporary.absolute(), schema, batches, most, rows_per_file, options)
             _refuse_existing(target, overwrite)
             if target.is_dir():
                 disk.replace_folder(temporary, target)
@@ -185,25 +177,26 @@ def _write_to_store(rows: WrittenRows, place: ObjectPath, overwrite: bool) -> st
     return str(place)
 
 
-def _write_parts(
-    folder: Path, schema: Any, batches: Iterator[Any], rows: int, rows_per_file: int, options: Mapping[str, Any]
+def _write_files(
+    path: Path, schema: Any, batches: Iterator[Any], rows: int, rows_per_file: int | None, options: Mapping[str, Any]
 ) -> None:
-    """Write batches, none of which crosses the end of a file, as files of ``rows_per_file`` rows; at least one file."""
+    """Write batches, none of which crosses the end of a file: as one file, or as files in a folder, at least one."""
     import pyarrow.parquet as files
 
-    number, written, part = 0, 0, None
+    def opened(number: int) -> Any:
+        name = path if rows_per_file is None else path / PART_NAME.format(number)
+        return files.ParquetWriter(name, schema, **options)
+
+    number, written, part = 0, 0, opened(0)
     try:
         for batch in batches:
             check_deadline()
-            if part is None:
-                part = files.ParquetWriter(folder.absolute() / PART_NAME.format(number), schema, **options)
+            part = part or opened(number)
             part.write_batch(batch, row_group_size=rows)
             written += batch.num_rows
-            if written >= rows_per_file:
+            if rows_per_file is not None and written >= rows_per_file:
                 part.close()
                 number, written, part = number + 1, 0, None
-        if not number and part is None:
-            part = files.ParquetWriter(folder.absolute() / PART_NAME.format(0), schema, **options)
     finally:
         if part is not None:
             part.close()
