@@ -77,22 +77,13 @@ def read_rows(folder: Place, manifest: Manifest, name: str, rows: int, out: NDAr
         decode(data, rows, out, start)
 
 
-def read_packed(folder: Place, manifest: Manifest, name: str, rows: int, itemsize: int) -> NDArray[np.uint64]:
-    """A chunk as it is packed, uint64 (words,), with everything checked that unpacking relies on.
-
-    itemsize : bytes of the array's items. The rest is as for :func:`read_rows`, errors too.
-    """
-    from oocbe.tables.codec import checked
-
-    data = manifest.read_file(folder, name)
-    with _undecodable(folder, name):
-        return checked(data, rows, itemsize)[0]
-
-
 def read_packed_into(
     folder: Place, manifest: Manifest, name: str, rows: int, itemsize: int, target: NDArray[np.uint64]
 ) -> None:
-    """Read a chunk that is packed on disk, checked as by :func:`read_packed`, into memory: uint64 (words,)."""
+    """Read a chunk as it is packed into memory, uint64 (words,), with everything checked that unpacking relies on.
+
+    itemsize : bytes of the array's items. The rest is as for :func:`read_rows`, errors too.
+    """
     from oocbe.tables.codec import checked
 
     manifest.read_file_into(folder, name, target.data.cast("B"))

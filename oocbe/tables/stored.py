@@ -32,7 +32,6 @@ from oocbe.tables.chunk_files import (
     arrays_of,
     codec_of,
     read_columns,
-    read_packed,
     read_packed_into,
     value_names,
 )
@@ -255,23 +254,20 @@ class StoredTable(StoredGroup, Exchanged):
         ------
         CorruptDataError : it is missing or damaged.
         """
-        name, rows, dtype = self._chunk(column, chunk)
         if self._codec == ZSTD:
             part = self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)
             from oocbe.tables.codec import encode
 
             return encode([*part.keys, part.values][column])
-        return read_packed(self.path, self._manifest, name, rows, dtype.itemsize)
+        words = np.empty(self._manifest.files[self._chunk_name(column, chunk)].size // 8, dtype=np.uint64)
+        self.packed_chunk_into(column, chunk, words)
+        return words
 
     def packed_chunk_into(self, column: int, chunk: int, target: NDArray[np.uint64]) -> None:
         """Read :meth:`packed_chunk` of a table whose chunks are packed on disk into memory of the chunk's size."""
-        name, rows, dtype = self._chunk(column, chunk)
-        read_packed_into(self.path, self._manifest, name, rows, dtype.itemsize, target)
-
-    def _chunk(self, column: int, chunk: int) -> tuple[str, int, np.dtype[Any]]:
-        """File of a chunk, its rows, and the dtype of its column."""
         rows = self.chunk_start(chunk + 1) - self.chunk_start(chunk)
-        return self._chunk_name(column, chunk), rows, np.dtype(np.uint64) if column < self.layout.words else self.dtype
+        itemsize = 8 if column < self.layout.words else self.dtype.itemsize
+        read_packed_into(self.path, self._manifest, self._chunk_name(column, chunk), rows, itemsize, target)
 
     def to_table(self) -> Table:
         """All rows in memory; errors as for :meth:`read`, and UsageError where a key may occur more than once."""
