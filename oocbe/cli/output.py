@@ -83,9 +83,16 @@ def defer_signals() -> None:
 
 
 def text_of_rows(rows: Iterable[tuple[str, object]]) -> str:
-    """Names and contents in two aligned columns, a line each; rows with an empty content are left out."""
+    """Names and contents in two aligned columns, a line each; rows with an empty content are left out.
+
+    A mapping is seconds by phase, see :func:`times`.
+    """
     with all_digits():
-        shown = [(name, str(content)) for name, content in rows if content not in (None, "")]
+        shown = [
+            (name, times(content) if isinstance(content, Mapping) else str(content))
+            for name, content in rows
+            if content not in (None, "")
+        ]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {content}" for name, content in shown)
 

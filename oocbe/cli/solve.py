@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load
-from oocbe.cli.output import defer_signals, print_answer, prints_json, times, warn, written_to
+from oocbe.cli.output import defer_signals, print_answer, prints_json, warn, written_to
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
 from oocbe.model.results.numerals import all_digits, digits
@@ -202,7 +202,7 @@ def solve(
         from oocbe.certificates.making import write_certificate
 
         missing = write_certificate(file, problem, result, options, certificate, left)
-    print_answer(result.to_json, _rows(result), result.status, result.value)
+    print_answer(result.to_json, result.facts(), result.status, result.value)
     if solution is not None and result.assignment is None:
         warn(f"{result.status}; there is no assignment to write to {solution}")
     if missing:
@@ -283,31 +283,6 @@ def _run_task(
     return problem, result
 
 
-def _rows(result: Result) -> list[tuple[str, object]]:
-    from oocbe.tables.table import format_bytes
-
-    value_name = {"optimal": "optimum", "exact": "value"}.get(result.status, "best value")
-    linear = "" if result.linear_constraints == "none" else result.linear_constraints
-    return [
-        ("problem", result.problem),
-        ("status", result.status),
-        (value_name, result.value),
-        ("bound", None if result.status == "optimal" else result.bound),
-        ("gap", result.gap or None),
-        ("bounds", result.bounds),
-        ("width", result.width),
-        ("largest message", f"{result.largest_message_rows:,} rows"),
-        ("all messages", f"{result.total_rows:,} rows"),
-        ("workers", None if result.read_by_workers is None else result.read_by_workers.summary),
-        ("time", times(result.seconds)),
-        ("peak memory", format_bytes(result.peak_memory_bytes)),
-        ("linear constraints", linear),
-        ("presolve removed", ", ".join(map(str, result.presolve))),
-        *(("note", text) for text in result.notes),
-        *(() if result.schedule is None else result.schedule.facts()),
-    ]
-
-
 @command("plan")
 def plan(
     file: ProblemFile,
@@ -335,19 +310,12 @@ def plan(
         raise DiskError(made.disk_refusal)
 
 
-SHOWN_DIGITS = 60
-"""Digits of a count above which a terminal shows its magnitude; --json and --quiet have all digits."""
-
-FLOAT_DIGITS = 300
-"""Decimal exponent up to which a fraction is also shown as a decimal number."""
-
-
 def print_task(result: TaskResult, day: ImagingDay | None = None) -> None:
     """Print a task's result the way ``solve`` prints an optimum: JSON, or rows (quiet: one line), then the answers.
 
     day : of a SPOT5 file, to print assignments as photographs.
     """
-    print_answer(result.to_json, _task_rows(result), result.status, result.value)
+    print_answer(result.to_json, result.facts(), result.status, result.value)
     if not prints_json():
         for line in task_answers(result, day):
             typer.echo(line)
@@ -364,52 +332,6 @@ def print_count(result: TaskResult) -> None:
     typer.echo(f"c s type {result.kind}")
     typer.echo(f"c s {'neg' * (result.value < 0)}log10-estimate {result.log10:.15g}")
     typer.echo(f"c s exact {form} {digits(result.value)}")
-
-
-def _task_rows(result: TaskResult) -> list[tuple[str, object]]:
-    from oocbe.runtime.pictures.html import first_pairs
-    from oocbe.tables.table import format_bytes
-
-    return [
-        ("problem", result.problem),
-        ("task", result.task),
-        ("status", result.status),
-        *_value_rows(result),
-        ("evidence", first_pairs(result.evidence)),
-        ("temperature", result.temperature),
-        ("width", result.width),
-        ("largest message", f"{result.largest_message_rows:,} rows"),
-        ("all messages", f"{result.total_rows:,} rows"),
-        ("workers", None if result.read_by_workers is None else result.read_by_workers.summary),
-        ("passes", result.passes),
-        ("time", times(result.seconds)),
-        ("presolve removed", ", ".join(map(str, result.presolve))),
-        ("peak memory", format_bytes(result.peak_memory_bytes)),
-        *(("note", text) for text in result.notes),
-    ]
-
-
-def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
-    if result.value is None and result.status == "interrupted":
-        return [("bound", result.bound)]
-    if result.counts:
-        assert result.value is not None and result.log10 is not None
-        exact = digits(result.value)
-        sign = "-" * (result.value < 0)
-        shown = exact if len(exact) <= SHOWN_DIGITS else f"{sign}10^{result.log10:.6g}"
-        if isinstance(result.value, Fraction) and result.value.denominator > 1 and abs(result.log10) < FLOAT_DIGITS:
-            shown = f"{shown} = {float(result.value):.12g}" if shown == exact else f"{float(result.value):.12g}"
-        kind = result.kind if result.kind != "mc" else None
-        return [("type", kind), ("count", shown), ("optimum", result.optimum)]
-    if result.task == "mpe":
-        return [
-            ("log probability", result.value),
-            ("bound", None if result.status == "exact" else result.bound),
-            ("tolerance", result.tolerance),
-        ]
-    if result.task in ("logz", "marginals"):
-        return [("log Z", result.value)]
-    return [("optimum", result.value)]
 
 
 def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:

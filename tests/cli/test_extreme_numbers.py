@@ -108,7 +108,8 @@ def test_results_with_such_counts_are_shown() -> None:
         number = digits(2 ** (15_000 - (result.semiring == "min-sum" and result.optimum is not None)))
         assert digits(result.value) == number and len(number) > 4300
         assert f"value={number}, " in repr(result) and str(result) == repr(result)
-        assert f"{number[0]}.{number[1:5]}" in result._repr_html_()
+        html = result._repr_html_()
+        assert f"{number[0]}.{number[1:5]}" in html or f"10^{len(number) - 1}." in html
 
 
 def test_sums_of_such_numbers_are_refused_with_their_length() -> None:

@@ -130,6 +130,11 @@ def logarithm_of(number: int | float | Fraction, logarithm: Callable[[float], fl
     return logarithm(scaled) + shift * logarithm(2)
 
 
+def mebibytes(count: int) -> str:
+    """Bytes of a process, to a tenth of a mebibyte."""
+    return f"{count / 2**20:,.1f} MiB"
+
+
 def digits(number: int | float | Fraction) -> str:
     """All digits of a number of any size."""
     with all_digits():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
-from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, whole_repr
+from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, mebibytes, whole_repr
 from oocbe.model.results.progress_curve import (
     BucketDone,
     Consumption,
@@ -117,27 +117,32 @@ class Result(Answer, Shown):
             return 0
         return None if self.bound is None else abs(self.value - self.bound)
 
+    def facts(self) -> list[tuple[str, object]]:
+        """What the command line prints, as pairs of name and content; the time as seconds by phase."""
+        value_name = {"optimal": "optimum", "exact": "value"}.get(self.status, "best value")
+        return [
+            ("problem", self.problem),
+            ("status", self.status),
+            (value_name, self.value),
+            ("bound", None if self.status == "optimal" else self.bound),
+            ("gap", self.gap or None),
+            ("bounds", self.bounds),
+            ("width", self.width),
+            ("largest message", f"{self.largest_message_rows:,} rows"),
+            ("all messages", f"{self.total_rows:,} rows"),
+            ("workers", None if self.read_by_workers is None else self.read_by_workers.summary),
+            ("time", self.seconds),
+            ("peak memory", mebibytes(self.peak_memory_bytes)),
+            ("linear constraints", "" if self.linear_constraints == "none" else self.linear_constraints),
+            ("presolve removed", ", ".join(map(str, self.presolve))),
+            *(("note", text) for text in self.notes),
+            *(() if self.schedule is None else self.schedule.facts()),
+        ]
+
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         from oocbe.runtime.pictures.html import first_pairs
 
-        schedule = self.schedule
-        labels = {} if self.labels is None else self.labels
-        facts: list[tuple[str, object]] = [
-            ("status", self.status),
-            ("value", self.value),
-            ("bound", self.bound),
-            ("gap", self.gap or None),
-            ("profit", None if schedule is None else f"{schedule.profit:,} of {schedule.possible:,}"),
-            ("photographs", None if schedule is None else f"{len(schedule.taken):,} of {schedule.photographs:,}"),
-            ("assignment", first_pairs(labels)),
-            ("width", self.width),
-            ("largest message", f"{self.largest_message_rows:,} rows of {self.total_rows:,} in all"),
-            ("workers", None if self.read_by_workers is None else self.read_by_workers.summary or None),
-            ("time", f"{self.seconds.get('total', 0.0):.3g} s"),
-            ("peak memory", f"{self.peak_memory_bytes / 2**20:,.0f} MiB"),
-            *(("note", note) for note in self.notes),
-        ]
-        return f"{self.problem}, {self.semiring}", facts
+        return f"{self.problem}, {self.semiring}", [*self.facts()[1:], ("assignment", first_pairs(self.labels or {}))]
 
     def plot(self) -> Picture:
         """Plot of bound and value over time, and rows of each bucket's message; UsageError without matplotlib."""

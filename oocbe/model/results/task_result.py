@@ -19,6 +19,7 @@ from oocbe.model.results.numerals import (
     finite,
     labels_of,
     logarithm_of,
+    mebibytes,
     whole_repr,
 )
 from oocbe.model.results.progress_curve import PresolveStep, RowsRead
@@ -26,6 +27,12 @@ from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
     from oocbe.runtime.pictures.plots import Picture
+
+SHOWN_DIGITS = 60
+"""Digits of a count above which a terminal shows its magnitude; --json and --quiet have all digits."""
+
+FLOAT_DIGITS = 300
+"""Decimal exponent up to which a fraction is also shown as a decimal number."""
 
 SHOWN_LINES = 10
 """Variables or assignments shown in a notebook; ``plot`` shows more, and the attributes have all."""
@@ -137,27 +144,61 @@ class TaskResult(Answer, Shown):
         pairs = zip(self.variables, self.marginals, strict=True)
         return {v.name: {v.label(i): x for i, x in enumerate(own.tolist())} for v, own in pairs}
 
+    def facts(self) -> list[tuple[str, object]]:
+        """What the command line prints before the answers, as pairs of name and content; the time by phase."""
+        from oocbe.runtime.pictures.html import first_pairs
+
+        return [
+            ("problem", self.problem),
+            ("task", self.task),
+            ("status", self.status),
+            *self._value_facts(),
+            ("evidence", first_pairs(self.evidence)),
+            ("temperature", self.temperature),
+            ("width", self.width),
+            ("largest message", f"{self.largest_message_rows:,} rows"),
+            ("all messages", f"{self.total_rows:,} rows"),
+            ("workers", None if self.read_by_workers is None else self.read_by_workers.summary),
+            ("passes", self.passes),
+            ("time", self.seconds),
+            ("presolve removed", ", ".join(map(str, self.presolve))),
+            ("peak memory", mebibytes(self.peak_memory_bytes)),
+            *(("note", text) for text in self.notes),
+        ]
+
+    def _value_facts(self) -> list[tuple[str, object]]:
+        if self.value is None and self.status == "interrupted":
+            return [("bound", self.bound)]
+        if self.counts:
+            assert self.value is not None and self.log10 is not None
+            exact = digits(self.value)
+            sign = "-" * (self.value < 0)
+            shown = exact if len(exact) <= SHOWN_DIGITS else f"{sign}10^{self.log10:.6g}"
+            if isinstance(self.value, Fraction) and self.value.denominator > 1 and abs(self.log10) < FLOAT_DIGITS:
+                shown = f"{shown} = {float(self.value):.12g}" if shown == exact else f"{float(self.value):.12g}"
+            kind = self.kind if self.kind != "mc" else None
+            return [("type", kind), ("count", shown), ("optimum", self.optimum)]
+        if self.task == "mpe":
+            return [
+                ("log probability", self.value),
+                ("bound", None if self.status == "exact" else self.bound),
+                ("tolerance", self.tolerance),
+            ]
+        if self.task in ("logz", "marginals"):
+            return [("log Z", self.value)]
+        return [("optimum", self.value)]
+
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         from oocbe.runtime.pictures.html import first_pairs
 
-        facts: list[tuple[str, object]] = [
-            ("status", self.status),
-            ("value", self.value),
-            ("exp(value)", self.probability),
-            ("natural logarithm", self.logarithm),
-            ("evidence", first_pairs(self.evidence)),
-            ("temperature", self.temperature),
-        ]
+        facts = [*self.facts()[2:], ("exp(value)", self.probability)]
         by_name = self.marginals_by_name
         for name, own in list(by_name.items())[:SHOWN_LINES]:
             facts.append((name, ", ".join(f"{label}: {x:.4g}" for label, x in own.items())))
         for rank, (value, labels) in enumerate(self.labelled[:SHOWN_LINES], start=1):
             facts.append((f"{rank}", f"{value}: {first_pairs(labels)}"))
         more = max(len(by_name), len(self.assignments)) - SHOWN_LINES
-        facts += [("", "")] if more <= 0 else [("more", f"{more:,}, in the attributes")]
-        facts.append(("workers", None if self.read_by_workers is None else self.read_by_workers.summary or None))
-        facts += [("width", self.width), ("time", f"{self.seconds.get('total', 0.0):.3g} s")]
-        return f"{self.problem}: {self.task}", [*facts, *(("note", note) for note in self.notes)]
+        return f"{self.problem}: {self.task}", [*facts, ("more", f"{more:,}, in the attributes" if more > 0 else "")]
 
     def plot(self) -> Picture:
         """Plot of marginals as bars by name, or of the best assignments by rank with their differences.

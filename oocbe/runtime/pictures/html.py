@@ -50,7 +50,7 @@ def paragraph(text: str) -> str:
 
 
 def shown(content: object) -> str:
-    """A number with thousands separators, or anything else as text; long texts are cut."""
+    """A number with thousands separators, the total of seconds by phase, or else a text; long texts are cut."""
     if isinstance(content, bool):
         text = "yes" if content else "no"
     elif isinstance(content, int) and abs(content) < 10**30:
@@ -59,6 +59,8 @@ def shown(content: object) -> str:
         text = f"{Decimal(content):.12g}"  # Python refuses to convert integers of thousands of digits
     elif isinstance(content, float):
         text = f"{content:.6g}"
+    elif isinstance(content, Mapping):
+        text = f"{content.get('total', 0.0):.3g} s"
     else:
         text = str(content)
     return escape(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…")
