@@ -16,7 +16,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -212,25 +212,30 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     replaced leaves its permissions to the new one. UsageError where the folder cannot be written; ResourceError where
     the disk is full. What killed processes left of the same file is removed (:mod:`oocbe.runtime.temporary_names`).
     """
-    suffix = Path(path).suffix.lower()
-    data = _compressed(suffix, data) if suffix in COMPRESSIONS else data
-    with _published(path, f"; {len(data):,} bytes were to be written") as file:
-        file.write(data)
+    size = f"; {len(data):,} bytes were to be written, before any compression"
+    with _published(path, size) as file, _compressing(path, file, 9) as target:
+        for start in range(0, len(data), COMPRESSED_BYTES):
+            target.write(data[start : start + COMPRESSED_BYTES])
 
 
 @contextmanager
 def text_written(path: str | Path) -> Iterator[TextIO]:
     """A file to be written as a stream of text, published at the end of the block as by :func:`write_bytes`."""
-    suffix = Path(path).suffix.lower()
-    with _published(path) as file, ExitStack() as stack:
-        target: Any = file
-        if suffix == ".gz":
-            target = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
-        elif suffix == ".xz":
-            target = stack.enter_context(lzma.LZMAFile(file, "wb"))
+    with _published(path) as file, _compressing(path, file, 6) as target:
         text = io.TextIOWrapper(target, "utf-8")
         yield text
         text.detach()
+
+
+def _compressing(path: str | Path, file: BinaryIO, level: int) -> AbstractContextManager[Any]:
+    """A stream into a file, compressed as its name says; level : of gzip.
+
+    Neither name nor time stamp: equal content gives equal files.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".gz":
+        return gzip.GzipFile("", "wb", compresslevel=level, fileobj=file, mtime=0)
+    return lzma.LZMAFile(file, "wb") if suffix == ".xz" else nullcontext(file)
 
 
 @contextmanager
@@ -258,21 +263,6 @@ def _published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(f"{path}: the disk is full{size}. Free some space, or write elsewhere") from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _compressed(suffix: str, data: bytes) -> bytes:
-    """All of the data, as a ``.gz`` or ``.xz`` file holds it."""
-    blocks = range(0, len(data), COMPRESSED_BYTES)
-    if suffix == ".xz":
-        compressor = lzma.LZMACompressor()
-        parts = [compressor.compress(data[start : start + COMPRESSED_BYTES]) for start in blocks]
-        return b"".join([*parts, compressor.flush()])
-    target = io.BytesIO()
-    # Neither name nor time stamp: equal content gives equal files.
-    with gzip.GzipFile("", "wb", fileobj=target, mtime=0) as file:
-        for start in blocks:
-            file.write(data[start : start + COMPRESSED_BYTES])
-    return target.getvalue()
 
 
 RECORDS = {

@@ -164,7 +164,7 @@ class _XcspReader:
     def _extension(self, reading: Reading) -> None:
         reading.only("list", "supports", "conflicts")
         element = reading.element
-        scope = reading.scope(element.needed("list"))
+        scope = reading.scope("list")
         supports, conflicts = element.child("supports"), element.child("conflicts")
         if (supports is None) == (conflicts is None):
             raise element.error("found an <extension>, expected either <supports> or <conflicts> in it")
@@ -203,7 +203,7 @@ class _XcspReader:
     def _instantiation(self, reading: Reading) -> None:
         reading.only("list", "values")
         element = reading.element
-        scope = reading.scope(element.needed("list"))
+        scope = reading.scope("list")
         values = reading.integers("values")
         if len(values) != len(scope):
             raise element.error(f"found {len(values)} values for {len(scope)} variables, expected one each")

@@ -67,7 +67,7 @@ def terms_of(reading: Reading) -> list[tuple[int, Expression]]:
 
 def _count(reading: Reading) -> None:
     reading.only("list", "values", "condition")
-    values = reading.values(reading.element.needed("values"))
+    values = reading.values("values")
     terms = [(1, is_one_of(part, values)) for part in reading.listed()]
     reading.relations.add_sum(terms, reading.condition(), reading.name)
 
@@ -247,7 +247,7 @@ def _element(reading: Reading) -> None:
     if reading.element.child("matrix") is not None:
         _matrix_element(reading, condition)
         return
-    listed = reading.values(reading.element.needed("list"))
+    listed = reading.values("list")
     if index is None:
         reading.post(call("or", *map(condition.of, listed)))
         return
@@ -257,7 +257,7 @@ def _element(reading: Reading) -> None:
 
 
 def _matrix_element(reading: Reading, condition: Condition) -> None:
-    indices = reading.of("index")
+    indices = reading.expressions("index")
     if len(indices) != 2:
         raise reading.element.error(f"found {len(indices)} indices of a matrix, expected two")
     owner = reading.element.needed("matrix")
@@ -326,9 +326,9 @@ MOST_TIMES = 2**16
 
 def _cumulative(reading: Reading) -> None:
     reading.only("origins", "lengths", "ends", "heights", "condition")
-    starts = [_single(reading, part) for part in reading.of("origins")]
-    lengths = reading.values(reading.element.needed("lengths"))
-    heights = reading.values(reading.element.needed("heights"))
+    starts = [_single(reading, part) for part in reading.expressions("origins")]
+    lengths = reading.values("lengths")
+    heights = reading.values("heights")
     _same_number(reading, starts, lengths, heights)
     ends = reading.element.child("ends")
     if ends is not None:
@@ -445,7 +445,7 @@ def _knapsack(reading: Reading) -> None:
     for tag, child in zip(("weights", "profits"), conditions, strict=True):
         numbers = reading.integers(tag)
         _same_number(reading, listed, numbers)
-        condition = reading.condition_of(child)
+        condition = reading.condition(child)
         reading.relations.add_sum(list(zip(numbers, listed, strict=True)), condition, reading.name)
 
 

@@ -202,17 +202,9 @@ class Reading:
         """The expressions of the only list."""
         return self.expressions(self.list_element)
 
-    def of(self, tag: str) -> list[Expression]:
-        """The expressions of a child that has to be there."""
-        return self.expressions(self.element.needed(tag))
-
-    def integers(self, tag: str) -> list[int]:
-        """The integers of a child that has to be there."""
-        return self.integers_of(self.element.needed(tag))
-
-    def condition(self) -> Condition:
-        """The only condition."""
-        return self.condition_of(self.element.needed("condition"))
+    def _element(self, where: Element | str) -> Element:
+        """An element, or the child of a name, which has to be there."""
+        return self.element.needed(where) if isinstance(where, str) else where
 
     def first_index(self, owner: Element, attribute: str = "startIndex") -> int:
         """Where the indices of a list start."""
@@ -243,15 +235,17 @@ class Reading:
             raise element.error(f"found {word[:40]}, expected one of the {len(arguments)} arguments of each <args>")
         return (arguments[int(match[1])],)
 
-    def expression(self, element: Element) -> Expression:
+    def expression(self, where: Element | str) -> Expression:
         """The one expression that an element is."""
+        element = self._element(where)
         found = self.expressions(element)
         if len(found) != 1:
             raise element.error(f"found {len(found)} expressions in <{element.tag}>, expected one")
         return found[0]
 
-    def expressions(self, element: Element) -> list[Expression]:
+    def expressions(self, where: Element | str) -> list[Expression]:
         """Expressions of a list: variables, constants, calls; Unread where something else is in it."""
+        element = self._element(where)
         if element.children:
             raise Unread(f"<{element.children[0].tag}> in <{element.tag}>")
         found: list[Expression] = []
@@ -282,9 +276,9 @@ class Reading:
         except Malformed as error:
             raise element.error(str(error)) from None
 
-    def scope(self, element: Element) -> list[int]:
+    def scope(self, where: Element | str) -> list[int]:
         """Variables of a list; Unread where something else is in it."""
-        found = self.expressions(element)
+        found = self.expressions(where)
         for part in found:
             if part.operator != VARIABLE:
                 raise Unread("constants among variables" if part.operator == CONSTANT else "expressions")
@@ -301,8 +295,9 @@ class Reading:
                 raise element.error(f"found a list of over {MOST_REPEATS:,} integers, expected fewer")
             yield (word if match is None else match[1]), times
 
-    def integers_of(self, element: Element) -> list[int]:
+    def integers(self, where: Element | str) -> list[int]:
         """Integers of a list, of which ``7x3`` says 7 three times; Unread where there are variables."""
+        element = self._element(where)
         found: list[int] = []
         for word, times in self._repeated(element):
             if isinstance(word, int) or word[:1].isalpha():
@@ -310,8 +305,9 @@ class Reading:
             found += [read_integer(element, word)] * times
         return found
 
-    def values(self, element: Element) -> list[Expression]:
+    def values(self, where: Element | str) -> list[Expression]:
         """Numbers or variables of a list, of which ``7x3`` says 7 three times and ``2..5`` all from 2 to 5."""
+        element = self._element(where)
         found: list[Expression] = []
         for word, times in self._repeated(element):
             if isinstance(word, str) and _RANGE.fullmatch(word):
@@ -328,8 +324,9 @@ class Reading:
         """What a word within brackets stands for, which may be a parameter."""
         return [part for own in self._filled(element, word) for part in self.of_word(element, own)]
 
-    def conditions(self, element: Element) -> list[Condition]:
+    def conditions(self, where: Element | str) -> list[Condition]:
         """The conditions of a list of numbers, ranges and variables, one each."""
+        element = self._element(where)
         found: list[Condition] = []
         for word, times in self._repeated(element):
             if isinstance(word, str) and _RANGE.fullmatch(word):
@@ -338,8 +335,9 @@ class Reading:
                 found += [Condition("eq", part) for part in self.of_word(element, word)] * times
         return found
 
-    def condition_of(self, element: Element) -> Condition:
+    def condition(self, where: Element | str = "condition") -> Condition:
         """What a ``<condition>`` says; ``(le,%0)`` and ``%0`` are filled in."""
+        element = self._element(where)
         words = self.words(element)
         text = "".join(str(word) for word in words)
         match = _CONDITION.fullmatch(text)

@@ -49,7 +49,7 @@ def _circuit(reading: Reading) -> None:
                 reading.post(call("imp", call("eq", part, own), arrives))
     if reading.element.child("size") is not None:
         terms = [(1, move) for move in moves]
-        for size in reading.of("size"):
+        for size in reading.expressions("size"):
             reading.relations.add_sum(terms, Condition("eq", size), reading.name)
 
 
