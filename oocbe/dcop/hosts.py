@@ -284,7 +284,7 @@ def _hand_over(utility: Utility, store: MessageStore) -> None:
         message = table.content
         if isinstance(message, Message):
             content = message.cells() if message.is_complete else message.rows_on_hand()
-            store.route_message(message)
+            store.drop(message)
             table.content = (
                 content.folder if isinstance(content, StoredTable | StoredCompleteTable) else to_host(content)
             )

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.solution_check import check_solution
+from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.result import UNPROVEN, Result
-from oocbe.model.semiring import Combination
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, Combination, Marginalisation
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import looked
 
 Number = int | float | None
 
@@ -247,3 +249,43 @@ def _above(result: Result, problem: Problem, bound: int | float) -> Result:
     if result.status in UNPROVEN and result.bound is not None and result.bound <= bound:
         return replace(result, status="infeasible", bound=None)
     return result
+
+
+def scaled(problem: Problem, factor: int | float) -> Problem:
+    """The problem with all values, of functions and the constant, multiplied by a factor."""
+    functions = []
+    for f in looked(problem.functions):
+        values: Any = f.values * factor
+        functions.append(Function(f.scope, f.tuples, values, None if f.default is None else f.default * factor))
+    return replace(problem, functions=tuple(functions), constant=problem.constant * factor)
+
+
+def negated(problem: Problem) -> Problem:
+    """A max-sum problem in min-sum, or vice versa: the same assignments, each worth the negative of its value.
+
+    A lower bound becomes an upper one, which means something in min-sum only, or vice versa.
+    """
+    is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
+    bound = problem.lower_bound if is_maximised else problem.upper_bound
+    opposite = None if bound is None else -bound
+    return replace(
+        scaled(problem, -1),
+        semiring=MIN_SUM if is_maximised else MAX_SUM,
+        upper_bound=opposite if is_maximised else None,
+        lower_bound=None if is_maximised else opposite,
+    )
+
+
+class Negation(Reformulation):
+    """A problem as one that minimises: one that maximises is negated, any other is unchanged."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> Reformulation:
+        """The reformulation of a problem."""
+        if problem.semiring.marginalisation is not Marginalisation.MAX:
+            return Reformulation(problem, problem)
+        return cls(problem, negated(problem), name="negation")
+
+    def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
+        """The negatives."""
+        return None if bound is None else -bound, None if value is None else -value

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
 from oocbe.junction_trees.dense_factors import MOST_CELLS, DenseFactor, adds_up_to_one, dense_factor, relevant

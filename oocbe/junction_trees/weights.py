@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.engine.consumption import is_tabulated, left_out, why_left_out
-from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem

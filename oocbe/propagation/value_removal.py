@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.zeros import zeros_forbid
+from oocbe.elimination.preparation.prepare import zeros_forbid
 from oocbe.elimination.reformulation import Reformulation
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem

@@ -268,7 +268,7 @@ class ReducedElimination(EliminationAttempts):
         if sum(choice.predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
             return  # the estimate does not cover messages on disk
         run = Run(self._problem, options)
-        run.set_memory(memory)
+        run.memory = memory
         engine = engine_for(options, deadline)
         race = Race(self._problem, MIN_SUM, [choice], options.dominance, run, engine, tables=options.tables)
         for attempt in race.rounds():

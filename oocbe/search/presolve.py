@@ -26,8 +26,7 @@ from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order import HEURISTICS, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import ScopeGraph
-from oocbe.elimination.preparation.negate import Negation, negated
-from oocbe.elimination.reformulation import Reformulation
+from oocbe.elimination.reformulation import Negation, Reformulation, negated
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result

@@ -1,6 +1,6 @@
 """Bounds on the optimum during a search: a proven lower bound and an incumbent.
 
-All values are in min-sum; maximisation is negated (:class:`oocbe.elimination.preparation.negate.Negation`).
+All values are in min-sum; maximisation is negated (:class:`oocbe.elimination.reformulation.Negation`).
 """
 
 from __future__ import annotations

@@ -130,11 +130,11 @@ def test_a_message_that_was_handed_over_takes_no_memory(memory_folder):
     with MessageStore(1 << 20, memory_folder, small_bytes=rows.nbytes) as store:
         message = store.add((0,), rows)
         assert store.in_memory == rows.nbytes
-        store.route_message(message)
+        store.drop(message)
         assert store.in_memory == 0
         assert list(memory_folder.iterdir()) == []
         large = store.add((0,), Table.from_rows({"a": 3}, [[0], [1], [2]], [5, 7, 9]))
-        store.route_message(large)
+        store.drop(large)
         assert store.in_memory == 0
         assert large.path is not None
 

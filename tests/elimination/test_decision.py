@@ -30,7 +30,7 @@ from oocbe.elimination.engine.decision import (
     decide,
     joins_on_device,
 )
-from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages
+from oocbe.elimination.plan.bucket_forecast import MessageForecast, Passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.model.settings.tuning import Tuning, tuned, tuning
@@ -263,7 +263,7 @@ def test_a_plan_that_knows_the_rows_decides_as_the_run(problem, seed, tables, me
             at_the_end = [m.is_in_memory for _, _, m, _ in notes]
         known = [forecast for forecast, *_ in notes]
         wishes = BucketConstraints(tables, piece_rows)
-        passages = forecast_passages(known, memory, 1, wishes, keeps_all=False, sizes=problem.sizes)
+        passages = Passages(memory, 1, wishes, keeps_all=False, sizes=problem.sizes).of(known)
     for passage, (_, strategy, message, nbytes), is_in_memory in zip(passages, notes, at_the_end, strict=True):
         if message.rows == 0:
             break  # nothing is feasible: rows have the last word, and the run ends

@@ -168,8 +168,9 @@ def test_what_the_separator_consumes(data, limits, merged_bits):
     for assignment in itertools.product(*map(range, sizes)):
         key = sum(value << field.shift for value, field in zip(assignment, fields, strict=True))
         room: int | None = consumption.limit | consumption.guards
-        for shift, mask, base in zip(ahead.shift.tolist(), ahead.mask.tolist(), ahead.base.tolist(), strict=True):
-            taken = int(ahead.entries[base + (key >> shift & mask)])
+        groups = (ahead[name].tolist() for name in ("ahead_shift", "ahead_mask", "ahead_base"))
+        for shift, mask, base in zip(*groups, strict=True):
+            taken = int(ahead["ahead"][base + (key >> shift & mask)])
             if room is not None:
                 room = room - taken if (room - taken) & consumption.guards == consumption.guards else None
         used = [sum(rows[value][i] for rows, value in zip(amounts, assignment, strict=True)) for i in numbers]

@@ -73,7 +73,7 @@ def test_the_order_that_costs_least_runs_first():
     assert cheap.cost() < min(c.cost() for c in choices[:-1])
     started = []
     with Run(problem, SolveOptions()) as run:
-        run.set_memory(1 << 30)
+        run.memory = 1 << 30
         race = Race(problem, problem.semiring, choices, True, run, BucketEngine("cpu"))
         for attempt in race.rounds():
             started.append(attempt.choice.heuristic)

@@ -11,8 +11,7 @@ import pytest
 import oocbe
 from oocbe.api.solving.integer_scaling import IntegerScaling
 from oocbe.elimination.preparation.logarithms import Logarithms
-from oocbe.elimination.preparation.negate import Negation, negated
-from oocbe.elimination.reformulation import Stack
+from oocbe.elimination.reformulation import Negation, Stack, negated
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import oocbe
 from oocbe.elimination.plan.plan import make_plan
-from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT

@@ -16,9 +16,8 @@ from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan
 from oocbe.elimination.preparation.logarithms import Logarithms, in_logarithms
-from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.prepare import reduce_arity
-from oocbe.elimination.reformulation import Stack
+from oocbe.elimination.reformulation import Negation, Stack
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT

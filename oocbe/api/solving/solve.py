@@ -27,11 +27,10 @@ from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.outcome import blank_result, result_of_elimination
 from oocbe.elimination.plan.plan import check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.logarithms import Logarithms
-from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.race import Race, RaceWinner
-from oocbe.elimination.reformulation import Reformulation, RoundedBound, Stack
+from oocbe.elimination.reformulation import Negation, Reformulation, RoundedBound, Stack
 from oocbe.elimination.refusals import check_linear, checked, has_logarithms
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
@@ -179,7 +178,7 @@ class _Solving:
     def __post_init__(self) -> None:
         self.problem, self.semiring = self.stack.problem, self.stack.problem.semiring
         self._engine = engine_for(self.options, self.deadline)
-        self.run.set_memory(message_memory(self.options))
+        self.run.memory = message_memory(self.options)
         self.warning = memory_warning(self.options)
         self._known: SharedBounds | None = None
         self._statistics = Statistics()

@@ -129,7 +129,7 @@ def _computed(
     ordered = time.perf_counter()
     engine = engine_for(options, deadline)
     run = Run(problem, options)
-    run.set_memory(message_memory(options))
+    run.memory = message_memory(options)
 
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         if observer is None:

@@ -36,9 +36,9 @@ from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.logarithms import Logarithms
-from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.prepare import prepare, reduce_arity, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.reformulation import Negation
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import LinearConstraint

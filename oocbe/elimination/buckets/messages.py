@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from oocbe.algebra.complete_tables.conversion import row_pieces
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.elimination.buckets.message import Message
-from oocbe.elimination.engine.decision import MainMemory
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from oocbe.tables.layout import Layout
 
 
-class MessageStore:
+class MessageStore(HeldMessages[Message]):
     """Keeps the messages of one forward pass; a context manager that removes all its files except a checkpoint.
 
     Parameters
@@ -72,7 +71,7 @@ class MessageStore:
         max_disk: int | None = None,
         small_bytes: int = -1,
     ) -> None:
-        self._held = HeldMessages[Message](memory_limit)
+        super().__init__(memory_limit)
         self.forgets: Callable[[Message], bool] | None = None
         self._checkpoint = checkpoint
         self._kept_bytes: float = math.inf if workdir is None else small_bytes  # others are written at once
@@ -96,25 +95,6 @@ class MessageStore:
     ) -> None:
         self.close(interrupted=kind is not None)
 
-    @property
-    def memory_limit(self) -> int:
-        """Bytes of main memory that messages may take together."""
-        return self._held.limit
-
-    @property
-    def in_memory(self) -> int:
-        """Bytes of main memory taken by messages."""
-        return self._held.used
-
-    @property
-    def free(self) -> int:
-        """Bytes of the limit that are free now."""
-        return self._held.free
-
-    def room(self, besides: Sequence[Message]) -> MainMemory:
-        """The memory as input of a decision; messages in ``besides`` are not movable."""
-        return self._held.room(besides)
-
     def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
         """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
 
@@ -123,11 +103,11 @@ class MessageStore:
         DiskError : the disk, or its permitted share, is full.
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
-        self._held.used += message.main_memory
+        self.in_memory += message.main_memory
         if message.nbytes > self._kept_bytes:
             self._write(message)
         elif is_filtered:  # the problem's own tables stay in memory even if they are written
-            self._held.waiting.append(message)
+            self.waiting.append(message)
         return message
 
     def publish(self, place: int, scope: tuple[int, ...], table: Table | CompleteTable, exponent: int) -> Message:
@@ -234,25 +214,21 @@ class MessageStore:
     @contextmanager
     def holding(self, nbytes: int) -> Iterator[None]:
         """Within the block, ``nbytes`` of the caller's own tables count as messages in memory."""
-        self._held.used += nbytes
+        self.in_memory += nbytes
         try:
             yield
         finally:
-            self._held.used -= nbytes
+            self.in_memory -= nbytes
 
     def joined(self, message: Message) -> None:
         """Mark a message as joined: from now on it is queried only for single rows."""
         if message._table is None or not message.is_filtered:  # see add
             return
-        self._held.waiting = [m for m in self._held.waiting if m is not message]
+        self.waiting = [m for m in self.waiting if m is not message]
         if stays_on_device(message._table, self):
             self._left_on_device.append(message)
         else:
             self._keep_joined(message)
-
-    def route_message(self, message: Message) -> None:
-        """Remove a new message from the accounting: its table has another owner and is not read here."""
-        self._held.drop(message)
 
     def free_device_memory(self) -> bool:
         """Forget joined messages on the device or move them to main memory; returns whether there were any."""
@@ -293,13 +269,13 @@ class MessageStore:
             message.keep_as_rows(tuning().smaller_share)
             self._fetch(message)
         if message.is_in_memory:
-            self._held.joined.append(message)
+            self.queried.append(message)
 
     def _forget(self, message: Message) -> bool:
         """Forget a joined message if permitted; returns whether it was forgotten."""
         before = message.main_memory
         is_forgotten = self.forgets is not None and self.forgets(message)
-        self._held.used -= before if is_forgotten else 0
+        self.in_memory -= before if is_forgotten else 0
         return is_forgotten
 
     def _fetch(self, message: Message, besides: Sequence[Message] = ()) -> None:
@@ -309,7 +285,7 @@ class MessageStore:
             self._write(message)
             return
         message.move_to_main_memory()
-        self._held.used += message.main_memory
+        self.in_memory += message.main_memory
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
         """Write messages to disk until ``wanted`` bytes of the limit are free; returns whether any was written.
@@ -321,7 +297,7 @@ class MessageStore:
             if not is_joined or not self._forget(message):
                 self._write(message)
 
-        return self._held.make_room(wanted, besides, move)
+        return self.move_out(wanted, besides, move)
 
     def close(self, interrupted: bool = False) -> None:
         """Remove all files except a checkpoint's; ``interrupted``: a write may be incomplete."""
@@ -341,7 +317,7 @@ class MessageStore:
             message._stored = self.write_cells(Schema.of(table), host_values(table, self._part_bytes))
         else:
             message._stored = self.write_scratch(table, host_rows(table, self._part_bytes))
-        self._held.used -= message.main_memory
+        self.in_memory -= message.main_memory
         message._table = None
         message.nbytes = message._stored.nbytes
 
@@ -360,7 +336,7 @@ class MessageStore:
             scratch = partial(self.scratch_cells, Schema.of(source))
             rows = self.write_scratch(head, row_pieces(source, layout.scope, room, scratch))
             if isinstance(source, CompleteTable):
-                self._held.drop(message)
+                self.drop(message)
                 self._left_on_device = [m for m in self._left_on_device if m is not message]
             elif self._scratch is not None and source.path.parent == self._scratch.path:
                 self.remove_scratch(source)

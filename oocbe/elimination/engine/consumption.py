@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,8 +164,10 @@ class Consumption:
         """Each limit plus 1, packed."""
         return sum((limit + 1) << s for limit, s in zip(self.limits, self.shifts, strict=True))
 
-    def ahead(self, separator: Sequence[int], fields: Sequence[Field], merged_bits: int) -> _Ahead:
-        """Lookup tables of the separator values' consumption; neighbours share a table of at most ``merged_bits``."""
+    def ahead(self, separator: Sequence[int], fields: Sequence[Field], merged_bits: int) -> dict[str, NDArray[Any]]:
+        """Lookup tables of the separator values' consumption, the last fields of
+        :class:`~oocbe.kernels.cpu.buckets.join_arrays.ConsumptionArrays`; neighbours share a table of at most
+        ``merged_bits``."""
         groups: list[tuple[Field, NDArray[np.int64]]] = []
         for v, field in zip(separator, fields, strict=True):
             if v not in self._consumers:
@@ -183,13 +185,13 @@ class Consumption:
                 groups[-1] = (Field(last.word, last.shift, last.bits + field.bits), self._sums(groups[-1][1], own))
             else:
                 groups.append((field, own))
-        return _Ahead(
-            np.array([f.word for f, _ in groups], dtype=np.int64),
-            np.array([f.shift for f, _ in groups], dtype=np.uint64),
-            np.array([f.mask for f, _ in groups], dtype=np.uint64),
-            np.array([0, *(len(sums) for _, sums in groups[:-1])], dtype=np.int64).cumsum()[: len(groups)],
-            np.concatenate([np.zeros(0, dtype=np.int64), *(sums for _, sums in groups)]),
-        )
+        return {
+            "ahead_word": np.array([f.word for f, _ in groups], dtype=np.int64),
+            "ahead_shift": np.array([f.shift for f, _ in groups], dtype=np.uint64),
+            "ahead_mask": np.array([f.mask for f, _ in groups], dtype=np.uint64),
+            "ahead_base": np.cumsum([0, *(len(sums) for _, sums in groups)], dtype=np.int64)[: len(groups)],
+            "ahead": np.concatenate([np.zeros(0, dtype=np.int64), *(sums for _, sums in groups)]),
+        }
 
     def _sums(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
         """Consumption of two fields together, the second above the first; above a limit it is :attr:`beyond`."""
@@ -198,16 +200,6 @@ class Consumption:
         fits = np.logical_and.outer(self.fits(high), self.fits(low)) & self.fits(sums)
         found: NDArray[np.int64] = np.where(fits, sums, self.beyond).ravel()
         return found
-
-
-class _Ahead(NamedTuple):
-    """The last fields of :class:`~oocbe.kernels.cpu.buckets.join_arrays.ConsumptionArrays`."""
-
-    word: NDArray[np.int64]
-    shift: NDArray[np.uint64]
-    mask: NDArray[np.uint64]
-    base: NDArray[np.int64]
-    entries: NDArray[np.int64]
 
 
 def consumption_arrays(
@@ -236,7 +228,7 @@ def consumption_arrays(
     if consumption is None:
         none, free = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=dtype)
         unsigned = np.zeros(0, dtype=np.uint64)
-        nowhere = _Ahead(none, unsigned, unsigned, none, none)
+        nowhere = (none, unsigned, unsigned, none, none)
         return ConsumptionArrays(0, 0, 0, 0, False, none, unit_key, unit_value, none, none, free, *nowhere)
     shifts, masks = consumption.parts
     given = np.zeros(len(masks), dtype=dtype)
@@ -254,11 +246,7 @@ def consumption_arrays(
         shift=shifts,
         mask=masks,
         price=given,
-        ahead_word=ahead.word,
-        ahead_shift=ahead.shift,
-        ahead_mask=ahead.mask,
-        ahead_base=ahead.base,
-        ahead=ahead.entries,
+        **ahead,
     )
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.preparation.prepare import zeros_forbid
 from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor
-from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring

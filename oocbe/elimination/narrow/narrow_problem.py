@@ -27,10 +27,9 @@ from oocbe.elimination.orders.order import CRITERIA, OrderChoice, OrderFlags, he
 from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.outcome import result_of_elimination
-from oocbe.elimination.preparation.prepare import check_signs, scopes_of
+from oocbe.elimination.preparation.prepare import check_signs, scopes_of, zeros_forbid
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
-from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import (

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.row_limits import hidden_supports, leaves_few, row_limits, supports_of
 from oocbe.elimination.orders.separators import MOST_ROWS, ScopeGraph, Separators
-from oocbe.elimination.preparation.prepare import scopes_of
-from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.preparation.prepare import scopes_of, without_zeros
 from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.model.parts import Constraint, Function

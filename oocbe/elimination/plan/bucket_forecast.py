@@ -122,39 +122,28 @@ class _Message:
         return Input(self.known.cells, self.known.rows, self.nbytes, self.listed_bytes, self.is_complete, place)
 
 
-def forecast_passages(
-    messages: Sequence[MessageForecast],
-    memory: int,
-    streams: int,
-    wishes: BucketConstraints,
-    keeps_all: bool,
-    sizes: Sequence[int] = (),
-) -> list[BucketForecast]:
-    """Forecasts of all buckets, in elimination order.
+class Passages:
+    """Simulates a forward pass's use of memory.
 
     Parameters
     ----------
     memory : limit of messages in bytes. streams : number of concurrent pieces. wishes : for all buckets.
     keeps_all : whether every message is written, for a resumable run. sizes : domain size of each variable.
-
-    Raises
-    ------
-    TimeLimitError, RequestedEndError : the current deadline passed.
     """
-    return _Forecast(memory, streams, wishes, keeps_all, sizes).of(messages)
-
-
-class _Forecast:
-    """Simulates a forward pass's use of memory."""
 
     def __init__(
-        self, memory: int, streams: int, wishes: BucketConstraints, keeps_all: bool, sizes: Sequence[int]
+        self, memory: int, streams: int, wishes: BucketConstraints, keeps_all: bool, sizes: Sequence[int] = ()
     ) -> None:
         self._held = HeldMessages[_Message](memory)
         self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
 
     def of(self, messages: Sequence[MessageForecast]) -> list[BucketForecast]:
-        """Forecasts of all buckets, in elimination order."""
+        """Forecasts of all buckets, in elimination order.
+
+        Raises
+        ------
+        TimeLimitError, RequestedEndError : the current deadline passed.
+        """
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):
@@ -169,12 +158,12 @@ class _Forecast:
             passages.append(BucketForecast(strategy, message.nbytes, read, pieces, fits=fits))
             made.append(message)
             if is_held and known.target is not None:
-                self._held.used += message.nbytes
+                self._held.in_memory += message.nbytes
                 self._held.waiting.append(message)
             for m in inputs:
                 if m.is_in_memory:
                     self._held.waiting.remove(m)
-                    self._held.joined.append(m)
+                    self._held.queried.append(m)
             if known.target is not None:
                 received[known.target].append(message)
         return [
@@ -205,7 +194,7 @@ class _Forecast:
                     self._leave(m)
                     m.is_complete = False
         numbers, held = tuning(), self._held
-        self._make_room(int(held.limit * numbers.wanted_share), ())
+        self._make_room(int(held.memory_limit * numbers.wanted_share), ())
         free = max(1, held.free)
         most, piece_rows = int(free * numbers.held_share), self._wishes.piece_rows
         if strategy.is_complete:
@@ -241,10 +230,10 @@ class _Forecast:
         return max(2, math.ceil(max(parts)))
 
     def _make_room(self, wanted: int, besides: Sequence[_Message]) -> None:
-        self._held.make_room(wanted, besides, lambda message, is_joined: self._leave(message))
+        self._held.move_out(wanted, besides, lambda message, is_joined: self._leave(message))
 
     def _leave(self, message: _Message) -> None:
         """A message goes to disk."""
         if message.is_in_memory:
-            self._held.used -= message.nbytes
+            self._held.in_memory -= message.nbytes
             message.is_in_memory, message.was_written = False, True

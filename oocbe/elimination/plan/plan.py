@@ -25,7 +25,7 @@ from oocbe.elimination.orders.order import (
 )
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
-from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages
+from oocbe.elimination.plan.bucket_forecast import MessageForecast, Passages
 from oocbe.elimination.plan.planned_bucket import (
     ROWS_A_SECOND,
     PlannedBucket,
@@ -36,8 +36,8 @@ from oocbe.elimination.plan.planned_bucket import (
     size_of,
 )
 from oocbe.elimination.preparation.packing import is_supply
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import DiskError
 from oocbe.execution.schedule import Simulated
@@ -356,7 +356,7 @@ def plan_for(
         tables, options.piece_rows, consumes=bool(carried_in_rows(problem)), has_workers=options.has_workers
     )
     keeps_all = options.workdir is not None
-    passages = forecast_passages(messages, room, streams_for(options.streams), wishes, keeps_all, problem.sizes)
+    passages = Passages(room, streams_for(options.streams), wishes, keeps_all, problem.sizes).of(messages)
     bits = [bits_for(size) for size in problem.sizes]
     planned = tuple(
         PlannedBucket(

@@ -13,10 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from oocbe.elimination.outcome import outside_of_floats
-from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.elimination.preparation.ranges import rounding_margin
-from oocbe.elimination.preparation.zeros import without_zeros
-from oocbe.elimination.reformulation import Number, Reformulation
+from oocbe.elimination.reformulation import Number, Reformulation, negated
 from oocbe.elimination.solution_check import check_solution, value_of_assignment
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Function

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,6 @@ from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, c
 from oocbe.elimination.engine.factors import LOOKUP_BITS, FactorPool, PoolBuilder
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import out_of_range, split
-from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -33,6 +33,58 @@ from oocbe.model.semiring import Combination, Semiring
 from oocbe.runtime.deadline import looked
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
+
+
+def zeros_forbid(semiring: Semiring) -> bool:
+    """Whether an assignment worth 0 is infeasible: where values are multiplied, and not only counted."""
+    return semiring.combination is Combination.MULTIPLY and not semiring.counts
+
+
+def without_zeros(problem: Problem) -> Problem:
+    """A product problem of unchanged meaning, all of whose zeros are written as what they forbid.
+
+    Assignments of value 0 are infeasible, like missing rows: elimination drops such rows. Planning, and counting in
+    another semiring, would not treat zeros as infeasible. Written as constraints, they have the same meaning
+    everywhere.
+
+    Listed zeros lose their row, beside a default they become a constraint as well; a default of 0 becomes none; and a
+    constant of 0 becomes a constraint that nothing satisfies. Problems without zeros, and of other semirings, come back
+    as they are.
+    """
+    if not zeros_forbid(problem.semiring):
+        return problem
+    known = _KNOWN.get(problem)
+    if known is None:
+        known = _without_zeros(problem)
+        if known is not problem:
+            _KNOWN[problem] = known
+    return known
+
+
+_KNOWN: WeakKeyDictionary[Problem, Problem] = WeakKeyDictionary()
+"""Cache of converted problems with zeros, used by the search for orders, plans and tasks."""
+
+
+def _without_zeros(problem: Problem) -> Problem:
+    functions: list[Function] = []
+    constraints = list(problem.constraints)
+    for f in looked(problem.functions):
+        keep = f.values != 0
+        default = None if f.default == 0 else f.default
+        if keep.all() and default == f.default:
+            functions.append(f)
+            continue
+        if default is not None:
+            constraints.append(Constraint(f.scope, f.tuples[~keep]))
+        functions.append(Function(f.scope, f.tuples[keep], f.values[keep], default))
+    constant = problem.constant
+    if constant == 0:
+        constraints.append(Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True))
+        constant = type(constant)(problem.semiring.one)
+    elif functions == list(problem.functions):
+        return problem
+    return replace(problem, functions=tuple(functions), constraints=tuple(constraints), constant=constant)
+
 
 EXPANDED_ROWS = 1 << 24
 """Maximum rows to which a function with a default value is expanded if it is too large for a lookup."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from oocbe.elimination.preparation.negate import scaled
 from oocbe.elimination.preparation.ranges import extremes
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.elimination.reformulation import scaled
 from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem

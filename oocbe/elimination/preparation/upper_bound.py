@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions, rounding_margin
-from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.reformulation import negated
 from oocbe.errors import UnsupportedError
 from oocbe.model.extremes import lists_all
 from oocbe.model.parts import Constraint, Function

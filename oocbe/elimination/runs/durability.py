@@ -49,6 +49,7 @@ class Run:
     keeps_messages : whether messages outlive the process: then a full disk ends the run, to be resumed when there is
         space.
     known : what a run before this one has kept with :meth:`keep_known`, or None.
+    memory : bytes that messages in memory may take.
     """
 
     result: Result | None = None
@@ -58,7 +59,7 @@ class Run:
     def __init__(self, problem: Problem, options: SolveOptions) -> None:
         self._problem = problem
         self._options = options
-        self._memory = 0
+        self.memory = 0
         self.notes: list[str] = []
 
     def __enter__(self) -> Self:
@@ -80,22 +81,13 @@ class Run:
     def keep_known(self, content: dict[str, Any]) -> None:
         """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
 
-    @property
-    def memory(self) -> int:
-        """Bytes that messages in memory may take."""
-        return self._memory
-
-    def set_memory(self, limit: int) -> None:
-        """Bytes that messages in memory may take."""
-        self._memory = limit
-
     def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
         """Select the attempt to which the methods below refer."""
 
     def make_store(self) -> MessageStore:
         """A place for the messages of this attempt; those of all others are removed."""
         options = self._options
-        return MessageStore(self._memory, options.workdir, options.chunk_rows, max_disk=options.max_disk)
+        return MessageStore(self.memory, options.workdir, options.chunk_rows, max_disk=options.max_disk)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
         """How this attempt was given up by a run before this one, or None."""
@@ -184,7 +176,7 @@ class DurableRun(Run):
         found = 0 if self._checkpoint is None else self._checkpoint.found
         checkpoint = OrderCheckpoint(folder, self._identity, self._semiring, budget, rows, self._damaged.append)
         checkpoint.found, self._checkpoint = found, checkpoint
-        return MessageStore(self._memory, chunk_rows=rows, checkpoint=checkpoint)
+        return MessageStore(self.memory, chunk_rows=rows, checkpoint=checkpoint)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
         """How this attempt was given up by a run before this one, as the run directory has it, or None."""

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.junction_trees.dense_factors import MOST_CELLS, DenseFactor, adds_up_to_one, dense_factor
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem

@@ -10,6 +10,7 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,6 @@ def described(kind: Any, names: dict[str, str]) -> str:
     raise OocbeError(f"a loop is called with a value of the type {kind}, which the list of signatures has no name for")
 
 
-def _array(dtype: Any, dimensions: int, layout: str) -> Any:
-    return types.Array(dtype, dimensions, layout)
-
-
-def _readonly(dtype: Any, dimensions: int, layout: str) -> Any:
-    return types.Array(dtype, dimensions, layout, readonly=True)
-
-
 def _named(name: str, *kinds: Any) -> Any:
     owner = found(*name.split(":"))
     if len(owner._fields) != len(kinds):
@@ -66,15 +59,11 @@ def _named(name: str, *kinds: Any) -> Any:
     return types.BaseTuple.from_types(kinds, owner)
 
 
-def _tuple(*kinds: Any) -> Any:
-    return types.BaseTuple.from_types(kinds)
-
-
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "array": _array,
-    "readonly": _readonly,
+    "array": types.Array,
+    "readonly": partial(types.Array, readonly=True),
     "named": _named,
-    "tuple": _tuple,
+    "tuple": lambda *kinds: types.BaseTuple.from_types(kinds),
     "literal": types.literal,
 }
 
