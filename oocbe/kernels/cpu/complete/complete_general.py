@@ -60,7 +60,7 @@ def eliminate_general(
     infeasible = infeasible_value(dtype, combination, marginalisation)
     # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
     codes = (int(combination), int(marginalisation))
-    bounds = (limit if marginalisation == MIN else -limit, limit > 0)
+    bounds = (dtype.type(limit if marginalisation == MIN else -limit), limit > 0)
     arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, *codes, infeasible, *bounds)
     runs = len(out) // run
     if piece_rows is None and math.prod(sizes) >= LARGEST_PIECE * thread_count():
@@ -79,7 +79,7 @@ def _eliminate(
     combination: int,
     marginalisation: int,
     infeasible: Any,
-    limit: int,
+    limit: Any,
     clamps: bool,
     out: NDArray[Any],
     first: int,
@@ -130,7 +130,7 @@ def _join(
     combination: int,
     marginalisation: int,
     infeasible: Any,
-    limit: int,
+    limit: Any,
     clamps: bool,
     joined: NDArray[Any],
 ) -> None:
