@@ -225,6 +225,6 @@ def _sorted(keys: NDArray[np.uint64], numbers: NDArray[Any], layout: Layout) -> 
     if len(numbers) >= RADIX_ROWS:
         from oocbe.kernels.cpu.pairs.sort import sort_rows
 
-        return sort_rows(keys, numbers, merged_ranges(map(layout.field, layout.scope)))
+        return sort_rows(keys, numbers, merged_ranges(map(layout.field, layout.scope)), own=True)
     order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
     return np.ascontiguousarray(keys[:, order]), numbers[order]
