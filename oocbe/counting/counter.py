@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.counting.formula import Formula
+from oocbe.counting.formula import Formula, solver_of
 from oocbe.counting.kernels.cpu.components import evict, index_entries
 from oocbe.counting.kernels.cpu.count_models import (
     ARENA_FULL,
@@ -49,7 +49,6 @@ from oocbe.counting.kernels.cpu.solver_state import (
     Residues,
     Solver,
 )
-from oocbe.counting.solver import solver_of
 from oocbe.errors import ResourceError
 from oocbe.runtime.deadline import check_deadline
 

@@ -14,16 +14,16 @@ Variables that are left in no clause go to the multiplier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from oocbe.counting.formula import Clause, Formula, normalised
+from oocbe.counting.formula import Clause, Formula, normalised, solver_of
 from oocbe.counting.kernels.cpu.probes import UNKNOWN, define, probe
 from oocbe.counting.kernels.cpu.solver_state import TRAIL
-from oocbe.counting.solver import solver_of
 from oocbe.runtime.deadline import Deadline, check_deadline
 
 MOST_STEPS = 20_000_000
@@ -88,49 +88,47 @@ class _Work:
     """The clauses between two steps; an empty clause stands for a formula without models."""
 
     def __init__(self, formula: Formula) -> None:
-        self._shown = formula.shown.copy()
-        self._weights = None if formula.weights is None else [list(own) for own in formula.weights]
-        self._multiplier = formula.multiplier
+        self._formula = formula
         self._is_left = np.ones(formula.variables, dtype=np.bool_)
-        self._original = formula
-        self.clauses: tuple[Clause, ...] = formula.clauses
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The clauses that are left."""
+        return self._formula.clauses
+
+    def _keep(self, clauses: tuple[Clause, ...]) -> None:
+        self._formula = replace(self._formula, clauses=((),) if () in clauses else clauses)
+
+    def _multiply(self, factor: int) -> None:
+        self._formula = replace(self._formula, multiplier=self._formula.multiplier * factor)
 
     def result(self) -> Presolved:
         """The formula without variables that are in no clause."""
-        multiplier, n = self._multiplier, len(self._shown)
+        whole = self._formula
         used = sorted({literal >> 1 for clause in self.clauses for literal in clause})
         number = {v: i for i, v in enumerate(used)}
-        whole = self._formula()
-        for v in range(n):
-            if self._is_left[v] and v not in number:
-                multiplier *= whole.total(v)
+        lost = math.prod(whole.total(v) for v in range(whole.variables) if self._is_left[v] and v not in number)
         clauses = tuple(tuple(2 * number[x >> 1] + (x & 1) for x in clause) for clause in self.clauses)
-        weights = None if self._weights is None else tuple((self._weights[v][0], self._weights[v][1]) for v in used)
+        weights = None if whole.weights is None else tuple(whole.weights[v] for v in used)
         if weights is not None and all(own == (1, 1) for own in weights):
             weights = None
-        return Presolved(Formula(len(used), clauses, self._shown[used], weights, multiplier), tuple(used))
-
-    def _formula(self) -> Formula:
-        weights = None if self._weights is None else tuple((a, b) for a, b in self._weights)
-        return replace(self._original, clauses=self.clauses, shown=self._shown, weights=weights)
+        left = Formula(len(used), clauses, whole.shown[used], weights, whole.multiplier * lost)
+        return Presolved(left, tuple(used))
 
     @property
     def _is_closed(self) -> bool:
         return self.clauses == ((),)
 
-    def _weight(self, literal: int) -> int:
-        return 1 if self._weights is None else self._weights[literal >> 1][literal & 1]
-
     def probe(self) -> None:
         """Units, failed literals, and equal literals."""
-        solver = None if self._is_closed or () in self.clauses else solver_of(self._formula(), np.zeros(0))
+        solver = None if () in self.clauses else solver_of(self._formula, np.zeros(0))
         if solver is None:
-            self.clauses = ((),)
+            self._keep(((),))
             return
-        n = len(self._shown)
+        n = self._formula.variables
         equal = np.full(n, UNKNOWN, dtype=np.int32)
         if probe(solver, equal, np.zeros(2 * n, dtype=np.uint8), MOST_STEPS):
-            self.clauses = ((),)
+            self._keep(((),))
             return
         units = solver.trail[: solver.num[TRAIL]].tolist()
         target = self._substitute(equal.tolist())
@@ -145,6 +143,8 @@ class _Work:
         target = list(range(2 * n))
         if all(literal == UNKNOWN for literal in equal):
             return target
+        shown = self._formula.shown
+        weights = None if self._formula.weights is None else list(self._formula.weights)
         members: dict[int, list[int]] = {}
         for v in range(n):
             if equal[v] == UNKNOWN:
@@ -155,18 +155,19 @@ class _Work:
             target[2 * v], target[2 * v + 1] = literal, literal ^ 1
             members.setdefault(literal >> 1, []).append(v)
         for root, others in members.items():
-            chosen = next((v for v in (root, *others) if self._shown[v]), root)
+            chosen = next((v for v in (root, *others) if shown[v]), root)
             flip = target[2 * chosen] & 1 if chosen != root else 0
             for v in (root, *others):
                 literal = 2 * chosen + ((target[2 * v] & 1 if v != root else 0) ^ flip)
                 target[2 * v], target[2 * v + 1] = literal, literal ^ 1
                 if v == chosen:
                     continue
-                if self._weights is not None and self._shown[v]:
-                    own, lost = self._weights[chosen], self._weights[v]
-                    self._weights[chosen] = [own[0] * lost[literal & 1], own[1] * lost[literal & 1 ^ 1]]
+                if weights is not None and shown[v]:
+                    own, lost = weights[chosen], weights[v]
+                    weights[chosen] = own[0] * lost[literal & 1], own[1] * lost[literal & 1 ^ 1]
                 self._is_left[v] = False
-        self.clauses = normalised([target[x] for x in clause] for clause in self.clauses)
+        self._formula = replace(self._formula, weights=None if weights is None else tuple(weights))
+        self._keep(normalised([target[x] for x in clause] for clause in self.clauses))
         return target
 
     def _assign(self, units: Iterable[int]) -> None:
@@ -174,14 +175,13 @@ class _Work:
         true = set(units)
         for literal in true:
             self._is_left[literal >> 1] = False
-            if self._shown[literal >> 1]:
-                self._multiplier *= self._weight(literal)
+            if self._formula.shown[literal >> 1]:
+                self._multiply(self._formula.weight(literal))
         if any(x ^ 1 in true for x in true):
-            self.clauses = ((),)
+            self._keep(((),))
         elif true:
-            self.clauses = normalised(
-                [x for x in clause if x ^ 1 not in true] for clause in self.clauses if true.isdisjoint(clause)
-            )
+            left = (clause for clause in self.clauses if true.isdisjoint(clause))
+            self._keep(normalised([x for x in clause if x ^ 1 not in true] for clause in left))
 
     def subsume(self) -> None:
         """Remove clauses that others imply, and literals by resolution of a clause with a part of another."""
@@ -211,13 +211,14 @@ class _Work:
                         clauses[other] = longer - {flipped ^ 1}
                         occurs[flipped ^ 1].discard(other)
                         waiting.append(other)
-        self.clauses = normalised(clauses.values())
+        self._keep(normalised(clauses.values()))
 
     def eliminate(self) -> None:
         """Replace variables by resolvents: those that do not count, and those defined by the others."""
         if self._is_closed or not self.clauses:
             return
-        n = len(self._shown)
+        n, formula = self._formula.variables, self._formula
+        shown = formula.shown
         clauses: dict[int, Clause] = dict(enumerate(self.clauses))
         occurs: list[set[int]] = [set() for _ in range(2 * n)]
         for number, clause in clauses.items():
@@ -226,31 +227,31 @@ class _Work:
         wanted = np.zeros(n, dtype=np.uint8)
         for v in range(n):
             one, other = len(occurs[2 * v]), len(occurs[2 * v + 1])
-            is_equal = self._weight(2 * v) == self._weight(2 * v + 1)
-            wanted[v] = one + other > 0 and one * other <= MOST_PRODUCT and (is_equal or not self._shown[v])
-        defined = wanted & ~self._shown
-        tested = wanted & self._shown
+            is_equal = formula.weight(2 * v) == formula.weight(2 * v + 1)
+            wanted[v] = one + other > 0 and one * other <= MOST_PRODUCT and (is_equal or not shown[v])
+        defined = wanted & ~shown
+        tested = wanted & shown
         if tested.any():
-            hidden = {int(v) for v in np.flatnonzero(~self._shown)}  # definitions by others that count
+            hidden = {int(v) for v in np.flatnonzero(~shown)}  # definitions by others that count
             own = tuple(clause for clause in self.clauses if not any(x >> 1 in hidden for x in clause))
-            solver = solver_of(replace(self._formula(), clauses=own), np.zeros(0))
+            solver = solver_of(replace(formula, clauses=own), np.zeros(0))
             assert solver is not None
             define(solver, tested, np.zeros(n + 2, dtype=np.int64), MOST_CONFLICTS)
             defined |= tested
         is_touched = np.zeros(n, dtype=np.bool_)
         candidates = np.flatnonzero(defined).tolist()
         for v in sorted(candidates, key=lambda v: (len(occurs[2 * v]) * len(occurs[2 * v + 1]), v)):
-            if is_touched[v] and self._shown[v]:
+            if is_touched[v] and shown[v]:
                 continue
             positive, negative = occurs[2 * v], occurs[2 * v + 1]
             near = {x >> 1 for c in (*positive, *negative) for x in clauses[c]}
-            if self._shown[v] and len(near) > MOST_NEIGHBOURS + 1:
+            if shown[v] and len(near) > MOST_NEIGHBOURS + 1:
                 continue
             made = _resolvents(v, [clauses[c] for c in positive], [clauses[c] for c in negative])
             if made is None:
                 continue
-            if self._shown[v]:
-                self._multiplier *= self._weight(2 * v)
+            if shown[v]:
+                self._multiply(formula.weight(2 * v))
             self._is_left[v] = False
             for c in [*positive, *negative]:
                 for x in clauses.pop(c):
@@ -263,9 +264,7 @@ class _Work:
                 clauses[number] = clause
                 for x in clause:
                     occurs[x].add(number)
-        self.clauses = normalised(clauses.values())
-        if () in self.clauses:
-            self.clauses = ((),)
+        self._keep(normalised(clauses.values()))
 
 
 def _resolvents(v: int, positive: list[Clause], negative: list[Clause]) -> list[Clause] | None:
