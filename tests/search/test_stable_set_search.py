@@ -161,7 +161,7 @@ def test_it_opens_a_solve(part, monkeypatch):
     problem = conflicts(14, part, 2)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     rounds = Searches(problem, SolveOptions(), known, Deadline())
-    rounds.load(is_opening=True)
+    rounds.load()
     rounds.open()
     assert known.is_closed
     assert known.value == optimum(problem)
