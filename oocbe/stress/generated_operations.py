@@ -357,15 +357,15 @@ def digest_by(
     ------
     ClusterError : the workers cannot go on. ResourceError : a worker has no memory for the smallest segment.
     """
-    digest, count = Digest(operation, workers.rows, hears), operation.stretches
-    runs, deadline = Runs(count, workers, FIRST_STRETCHES), Deadline()
+    digest, deadline = Digest(operation, workers.rows, hears), Deadline()
+    runs = Runs(range(operation.stretches + 1), workers, FIRST_STRETCHES)
 
     def segment_of(run: range, sharing: int) -> RankSegment:
         how = WorkerConfig.of(workers, deadline, DiskBudget(folder), sharing, backend=backend, streams=streams)
         return RankSegment(how, folder.absolute(), operation, *operation.ranks(run))
 
     def done(run: range, digested: Digested) -> None:
-        runs.pace.learn(len(run) / count, digested.made.seconds)
+        runs.learn(run, digested.made.seconds)
         digest.add(digested)
 
     def halves(run: range, error: Exception) -> Iterable[range]:

@@ -124,7 +124,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
     ------
     ClusterError : the workers cannot go on. DiskError : the disk is full.
     """
-    name, runs = f"table of {table.own}", Runs(table.chunk_count(chunk_rows), workers)
+    name, runs = f"table of {table.own}", Runs(range(table.chunk_count(chunk_rows) + 1), workers)
     with PartsWriter(path, table.layout, dtype, MAX_SUM) as writer:
         parts = PartCollector(writer, name, workers)
 
@@ -133,9 +133,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
             return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run.start, run.stop)
 
         def done(run: range, made: PartResult) -> None:
-            share = len(run) / table.chunk_count(chunk_rows)
-            runs.pace.learn(share, made.seconds)
-            parts.add(share, made, run.start)
+            parts.add(runs.learn(run, made.seconds), made, run.start)
 
         kind = ("synthetic", dtype)
         Dispatch(name, workers, write_chunks, segment_of, done, _halves, Deadline(), kind).run(runs)
@@ -144,7 +142,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
 
 def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tuple[int, list[int]]:
     """Have workers check all rows of a result, as :func:`check_tables` does; ClusterError."""
-    at, runs = TableAt.of(result), Runs(result.chunk_count, workers)
+    at, runs = TableAt.of(result), Runs(range(result.chunk_count + 1), workers)
     name = f"check of {result.path.name}"
     totals = np.zeros(SUMS, dtype=np.uint64)
     wrong: list[int] = []
@@ -154,7 +152,7 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
         return CheckSegment(how, result.folder.absolute(), at, checker, run.start, run.stop)
 
     def done(run: range, checked: Checked) -> None:
-        runs.pace.learn(len(run) / result.chunk_count, checked.seconds)
+        runs.learn(run, checked.seconds)
         if checked.wrong >= 0:
             wrong.append(result.chunk_start(run.start) + checked.wrong)
         else:

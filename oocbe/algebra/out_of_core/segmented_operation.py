@@ -28,7 +28,7 @@ from functools import partial
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from oocbe.algebra.out_of_core.context import ExecutionContext, Step, arrange
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.dispatch import Dispatch, Pace, PartCollector, halved_run, take_account
+from oocbe.execution.cluster.dispatch import Dispatch, PartCollector, Runs, halved_run, take_account
 from oocbe.execution.cluster.segment_files import (
     NO_VALUES,
     PartResult,
@@ -223,13 +223,6 @@ def _streamed(
     return PartResult.since(begin, path.name, part.rows, NO_VALUES)
 
 
-class Range(NamedTuple):
-    """Some of the smallest ranges that an operation can be cut into: the first one, and the one behind the last."""
-
-    first: int
-    stop: int
-
-
 def workers_for(cut: Sequence[str], *tables: TableLike) -> Workers | None:
     """The workers that an operation is shared out to; None where this process does it.
 
@@ -287,15 +280,13 @@ class SegmentedOperation:
             ranges = KeyRanges([each for each in sent if each.cut], self._context.space.budget, self._workers)
             parts = PartCollector(writer, name, self._workers)
 
-            def segment_of(key: Range, sharing: int) -> RangeSegment:
+            def segment_of(key: range, sharing: int) -> RangeSegment:
                 how, part = self._circumstances(CHUNK_ROWS, sharing), writer.part_path().absolute()
                 low, high = ranges.numbers(key)
                 return RangeSegment(how, part, operation, sent, low, high, rows, scratch_of_workers)
 
-            def done(key: Range, made: PartResult) -> None:
-                share = ranges.share(key)
-                ranges.pace.learn(share, made.seconds)
-                parts.add(share, made, key.first)
+            def done(key: range, made: PartResult) -> None:
+                parts.add(ranges.learn(key, made.seconds), made, key.start)
 
             # The properties that loops depend on, so that they are compiled once.
             words = tuple((o.source.layout.words, o.source.dtype) for o in inputs)
@@ -370,16 +361,12 @@ class SegmentedOperation:
         return [made_of[start] for start in sorted(made_of)]
 
 
-class KeyRanges:
-    """Ranges of the cut variables' values, each as long as the next segment is to be.
+class KeyRanges(Runs):
+    """Ranges of the smallest ranges of the cut variables' values that an operation can be cut into.
 
     Parameters
     ----------
     inputs : those that are cut. budget : of the memory for chunks that are looked at.
-
-    Attributes
-    ----------
-    pace : by which they are cut.
     """
 
     def __init__(self, inputs: Sequence[SentInput], budget: Budget, workers: Workers) -> None:
@@ -393,41 +380,22 @@ class KeyRanges:
                     rows[number] += count
         numbers = sorted(rows)
         self._numbers = [0, *numbers[1:], end] if numbers else []
-        self._before = [0, *accumulate(rows[number] for number in numbers)]
-        self._workers = workers
-        self._next = 0
-        self.pace = Pace()
+        before = [0, *accumulate(rows[number] for number in numbers)]
+        super().__init__(before, workers, least=tuning().operator_segment_factor * tuning().segment_rows)
 
-    def __iter__(self) -> Iterator[Range]:
-        return self
-
-    def __next__(self) -> Range:
-        first, last = self._next, len(self._before) - 1
-        if first == last:
-            raise StopIteration
-        total = self._before[-1]
-        wanted = self.pace.wanted((total - self._before[first]) / total, self._workers.count) * total
-        wanted = max(wanted, tuning().operator_segment_factor * tuning().segment_rows)
-        self._next = min(last, max(first + 1, bisect_right(self._before, self._before[first] + wanted) - 1))
-        return Range(first, self._next)
-
-    def numbers(self, chosen: Range) -> tuple[int, int]:
+    def numbers(self, chosen: range) -> tuple[int, int]:
         """The first number of a range, and the one behind its last."""
-        return self._numbers[chosen.first], self._numbers[chosen.stop]
+        return self._numbers[chosen.start], self._numbers[chosen.stop]
 
-    def share(self, chosen: Range) -> float:
-        """A range's part of all rows, about."""
-        return (self._before[chosen.stop] - self._before[chosen.first]) / self._before[-1]
-
-    def halves(self, chosen: Range, error: Exception) -> Iterable[Range]:
+    def halves(self, chosen: range, error: Exception) -> Iterable[range]:
         """Two ranges in the place of one; ResourceError where no chunk begins in it."""
-        first, stop = chosen
+        first, stop = chosen.start, chosen.stop
         if stop - first == 1:
             rows = self._before[stop] - self._before[first]
             raise ResourceError(f"some {rows:,} rows that are not cut: {error}") from error
         half = (self._before[first] + self._before[stop]) / 2
         middle = min(stop - 1, max(first + 1, bisect_right(self._before, half) - 1))
-        return Range(first, middle), Range(middle, stop)
+        return range(first, middle), range(middle, stop)
 
 
 def _cut_in_order(inputs: Sequence[JoinInput], cut: tuple[str, ...]) -> tuple[str, ...]:

@@ -228,16 +228,14 @@ class SegmentedBucket:
         row_bytes = 8 * table.layout.words + table.dtype.itemsize
         with PartsWriter(path, table.layout, table.dtype, table.semiring, budget=self._store.budget) as writer:
             parts = PartCollector(writer, f"{name}, the rest", self._workers)
-            chunks = Runs(table.chunk_count, self._workers)
+            chunks = Runs(range(table.chunk_count + 1), self._workers)
 
             def segment_of(run: range, sharing: int) -> RestSegment:
                 how = self._circumstances(row_bytes, sharing)
                 return RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
 
             def done(run: range, made: PartResult) -> None:
-                share = len(run) / table.chunk_count
-                chunks.pace.learn(share, made.seconds)
-                parts.add(share, made)
+                parts.add(chunks.learn(run, made.seconds), made)
 
             def halves(run: range, error: Exception) -> Iterable[range]:
                 return halved_run(run, error, "a chunk of a message")

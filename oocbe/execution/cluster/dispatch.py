@@ -16,8 +16,9 @@ Callers collect the parts of segments (:class:`PartCollector`), and cut tables i
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from math import inf
@@ -246,33 +247,38 @@ def trace_segment(made: PartResult, name: str, rows: dict[str, int]) -> None:
 
 
 class Runs:
-    """Ranges of numbered items (chunks, rows), each of the next segment's size.
+    """Ranges of numbered items (chunks, stretches, ranges of keys), each of the next segment's size.
 
     Parameters
     ----------
-    first : maximum items of a range before any time is measured; None: no limit.
-
-    Attributes
-    ----------
-    pace : determines their size.
+    before : work before each item, such as rows, and all of it at the end; ``range(n + 1)`` where items are alike.
+    first : maximum items of a range before any time is measured; None: no limit. least : minimum work of a range.
     """
 
-    def __init__(self, count: int, workers: Workers, first: int | None = None) -> None:
-        self._next, self._count, self._workers, self._first = 0, count, workers, first
-        self.pace = Pace()
+    def __init__(self, before: Sequence[int], workers: Workers, first: int | None = None, least: int = 1) -> None:
+        self._before, self._workers, self._first, self._least = before, workers, first, least
+        self._next = 0
+        self._pace = Pace()
 
     def __iter__(self) -> Iterator[range]:
         return self
 
     def __next__(self) -> range:
-        if self._next == self._count:
+        begin, last, total = self._next, len(self._before) - 1, self._before[-1]
+        if begin == last:
             raise StopIteration
-        share = self.pace.wanted((self._count - self._next) / self._count, self._workers.count)
-        length = max(1, int(share * self._count))
-        if self._first is not None and not self.pace.is_known:
-            length = min(length, self._first)
-        begin, self._next = self._next, min(self._count, self._next + length)
+        done = self._before[begin]
+        wanted = max(self._least, self._pace.wanted((total - done) / total, self._workers.count) * total)
+        self._next = min(last, max(begin + 1, bisect_right(self._before, done + wanted) - 1))
+        if self._first is not None and not self._pace.is_known:
+            self._next = min(self._next, begin + self._first)
         return range(begin, self._next)
+
+    def learn(self, run: range, seconds: float) -> float:
+        """Record the seconds of a range, which determine the size of later ones; returns its share of all work."""
+        share = (self._before[run.stop] - self._before[run.start]) / self._before[-1]
+        self._pace.learn(share, seconds)
+        return share
 
 
 def halved_run(run: range, error: Exception, what: str) -> Iterable[range]:
