@@ -155,7 +155,6 @@ LOOPS = {
     "dual_ascent.least_of_functions": "one pass over the cells of all functions, of which there are at most 2^24",
     "dual_ascent._reaches": "the variables of one function",
     "estimate.estimate_rows": FLAG,
-    "outside_terms._least": A_ROW,
     "outside_terms._least_entry": A_ROW,
     "outside_terms.sum_outside": "four passes over the terms of a relaxation, as many as the problem's factors",
     "fields._permute_rows": PIECES,

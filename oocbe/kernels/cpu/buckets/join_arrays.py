@@ -262,14 +262,11 @@ class Frontier(NamedTuple):
     @classmethod
     def joined(cls, parts: list[Frontier]) -> Frontier:
         """The items of all parts, in order."""
-        keys, reached = np.concatenate([p.keys for p in parts]), np.concatenate([p.reached for p in parts])
-        return cls(keys, np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]), reached)
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def first(self, items: int) -> Frontier:
         """A copy of the first ``items`` items."""
-        return Frontier(
-            self.keys[:items].copy(), self.low[:items].copy(), self.high[:items].copy(), self.reached[:items].copy()
-        )
+        return Frontier._make(array[:items].copy() for array in self)
 
 
 class SharedCounts(NamedTuple):

@@ -14,22 +14,8 @@ SOFT, HARD, LITERAL, CONSUMED = 0, 1, 2, 3
 
 
 @inline
-def _least(sums: Any, begin: Any, end: Any, removed: Any) -> Any:
-    """Least sum over the remaining values of a variable; over all values if none remains."""
-    least = sums[begin]
-    found = False
-    for i in range(begin, end):
-        if removed[i] == 0 and (not found or sums[i] < least):
-            least = sums[i]
-            found = True
-        elif not found and sums[i] < least:
-            least = sums[i]
-    return least
-
-
-@inline
 def _least_entry(entries: Any, offset: Any, begin: Any, end: Any, removed: Any) -> Any:
-    """Least entry of a term over the remaining values of a variable; over all values if none remains."""
+    """Least entry of a term, or least sum, over the remaining values of a variable; over all if none remains."""
     least = entries[offset]
     found = False
     for i in range(begin, end):
@@ -128,10 +114,10 @@ def sum_outside(
                         own += least
                         gain -= least
                     continue
-                gain -= _least(sums, begin, end, removed)
+                gain -= _least_entry(sums, begin, begin, end, removed)
                 for i in range(begin, end):
                     sums[i] -= entries[offset[u] + i - begin]
-                gain += _least(sums, begin, end, removed)
+                gain += _least_entry(sums, begin, begin, end, removed)
             if gain >= 0:
                 kept[t] = 0
                 total -= own
