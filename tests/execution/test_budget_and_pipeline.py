@@ -204,16 +204,19 @@ def test_scratch_gives_rows_back_in_any_ranges(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "size"),
     [
-        np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max, 7], dtype=np.int64),
-        np.array([np.iinfo(np.int32).min, np.iinfo(np.int32).max, 7], dtype=np.int32),
-        np.array([-0.0, np.inf, np.nan], dtype=np.float32),
-        np.array([1.5, -np.inf, 5e-324], dtype=np.float64),
+        (np.array([-3, 252, 0], dtype=np.int32), 1),
+        (np.array([-3, 253, 0], dtype=np.int32), 2),
+        (np.array([1 << 40, (1 << 40) + (1 << 20), 1 << 40], dtype=np.int64), 3),
+        (np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max, 7], dtype=np.int64), 8),
+        (np.array([np.iinfo(np.int32).min, np.iinfo(np.int32).max, 7], dtype=np.int32), 4),
+        (np.array([-0.0, np.inf, np.nan], dtype=np.float32), 4),
+        (np.array([1.5, -np.inf, 5e-324], dtype=np.float64), 8),
     ],
 )
 @pytest.mark.parametrize("bits", [1, 8, 29, 40, 64, 70])
-def test_scratch_takes_the_bytes_of_rows(values, bits, tmp_path):
+def test_scratch_takes_the_bytes_that_numbers_need(values, size, bits, tmp_path):
     budget = DiskBudget(tmp_path)
     parts = (bits // 2, bits - bits // 2)
     layout = Layout(("a", "b"), (1 << parts[0], 1 << parts[1]))
@@ -222,12 +225,26 @@ def test_scratch_takes_the_bytes_of_rows(values, bits, tmp_path):
     scratch = ScratchFile(budget, layout, values.dtype)
     for _ in range(2):
         scratch.append(keys, values, np.array([0, 2, 3]))
-    assert budget.used == 6 * (8 * layout.words + values.itemsize)
+    distances = [int(word.max()) - int(word.min()) for word in keys]
+    assert budget.used == 6 * (sum(max(1, -(-distance.bit_length() // 8)) for distance in distances) + size)
     for start, stop in [(0, 6), (1, 2), (2, 5)]:
         found = np.empty((layout.words, stop - start), dtype=np.uint64), np.empty(stop - start, dtype=values.dtype)
         scratch.read_into(start, *found)
         assert np.array_equal(found[0], np.tile(keys, 2)[:, start:stop])
         assert found[1].tobytes() == np.tile(values, 2)[start:stop].tobytes()
+
+
+def test_scratch_of_several_stripes(tmp_path, tune):
+    tune(stripe_rows=16)
+    rng = np.random.default_rng(3)
+    scratch = ScratchFile(DiskBudget(tmp_path), Layout(("a",), (1 << 20,)), np.dtype(np.int64))
+    keys, values = rng.integers(0, 1 << 20, (1, 100)).astype(np.uint64), rng.integers(-500, 500, 100)
+    scratch.append(keys, values, np.array([0, 100]))
+    for start, stop in [(0, 100), (3, 90), (16, 32)]:
+        found = np.empty((1, stop - start), dtype=np.uint64), np.empty(stop - start, dtype=np.int64)
+        scratch.read_into(start, *found)
+        assert np.array_equal(found[0], keys[:, start:stop])
+        assert np.array_equal(found[1], values[start:stop])
 
 
 def test_slices_of_sources():

@@ -193,6 +193,8 @@ class Tuning:
     once; a cautious choice, not a measurement."""
 
     # Disks, files and stores
+    stripe_rows: int = 1 << 16
+    """Rows of scratch files encoded or decoded at a time, so that they stay in the processor's cache."""
     early_write_bytes: int = 1 << 17
     """Size in bytes from which the transfer of a file to the disk begins at once when it is written."""
     written_cells: int = 1 << 24
