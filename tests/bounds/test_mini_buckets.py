@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -283,6 +284,14 @@ def test_logarithms_of_a_product():
         in_logarithms(replace(problem, functions=(Function.from_array((0,), [-1.0, 1.0]),)))
     nothing = replace(problem, constant=0.0)
     assert in_logarithms(nothing).evaluate((1, 1)) is None
+
+
+def test_a_deadline_that_has_passed_leaves_the_minima():
+    problem = oocbe.read(Path(__file__).parents[2] / "examples" / "daily.spot")
+    result = oocbe.bound(problem, options=replace(OPTIONS, time_limit=1e-9))
+    minima = [min(f.values.min(), 0 if f.default is None else f.default) for f in problem.functions]
+    assert [(entry.z, entry.bound) for entry in result.entries] == [(0, problem.constant + sum(minima))]
+    assert result.exit_code == EXIT_LIMIT
 
 
 @settings(max_examples=examples(60))

@@ -48,7 +48,7 @@ from oocbe.model.semiring import MIN_SUM, Combination
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline, current
+from oocbe.runtime.deadline import Deadline, current, unlimited
 from oocbe.runtime.interruption import listening
 from oocbe.tables.layout import bits_for
 
@@ -118,7 +118,8 @@ def bound(
                 is_cut_short = True
                 notes.append(interruption.reason)
             elif isinstance(error, TimeLimitError):
-                entries.append(run.of_minima())
+                with unlimited():
+                    entries.append(run.of_minima())
                 notes.append(f"the bound is the sum of the functions' minima: {error}")
             else:
                 raise
