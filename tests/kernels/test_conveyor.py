@@ -121,15 +121,14 @@ def test_pinned_memory_stays_within_what_is_allowed(device):
     assert 0 < device.most_pinned <= allowed
 
 
-@pytest.mark.parametrize("brings_back", [False, True])
-def test_those_who_fill_do_not_run_away_from_the_bus(device, brings_back):
+def test_those_who_fill_do_not_run_away_from_the_bus(device):
     pieces = made_pieces(False, [ROWS] * 60)
     seen = []
 
     def compute(number, columns):
         device.queue(conveyor.stream, lambda: seen.append(int(columns[0].astype(np.int64).sum())))
 
-    with Conveyor(pieces, brings_back=brings_back) as conveyor:
+    with Conveyor(pieces) as conveyor:
         conveyor.pieces(compute)
     assert seen == [int(columns[0].astype(np.int64).sum()) for columns in pieces]
     assert device.most_pinned < 15 * 14 * ROWS
@@ -149,7 +148,7 @@ def test_a_ring_is_filled_by_threads_of_their_own(device, monkeypatch, cores, ho
     def compute(number, columns):
         device.queue(conveyor.stream, lambda: seen.append([column.tolist() for column in columns]))
 
-    with Conveyor(pieces, host_bytes, brings_back=False) as conveyor:
+    with Conveyor(pieces, host_bytes) as conveyor:
         conveyor.pieces(compute)
     assert seen == [[column.tolist() for column in piece] for piece in pieces]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
@@ -161,7 +160,7 @@ def test_an_error_ends_the_threads_that_fill_a_ring(device, failing):
         if number == failing:
             raise KeyError("a piece")
 
-    with pytest.raises(KeyError, match="a piece"), Conveyor(made_pieces(False), brings_back=False) as conveyor:
+    with pytest.raises(KeyError, match="a piece"), Conveyor(made_pieces(False)) as conveyor:
         conveyor.pieces(compute)
     assert all(stream.is_idle for stream in device.streams)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
@@ -169,7 +168,7 @@ def test_an_error_ends_the_threads_that_fill_a_ring(device, failing):
 
 def test_a_thread_that_ends_early_is_no_wait_without_end(device, monkeypatch):
     monkeypatch.setattr(filling, "fill_ring", lambda *_: 0)
-    with pytest.raises(InternalError, match="part 0"), Conveyor(made_pieces(False), brings_back=False) as conveyor:
+    with pytest.raises(InternalError, match="part 0"), Conveyor(made_pieces(False)) as conveyor:
         conveyor.pieces(lambda number, columns: None)
 
 

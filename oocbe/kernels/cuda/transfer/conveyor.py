@@ -204,7 +204,6 @@ class Conveyor:
     ----------
     pieces : columns of each piece, (rows,) each and contiguous, in host memory or to be read into it.
     host_bytes : limit of pinned memory, except for the needs of a single piece; None: no limit.
-    brings_back : whether results are copied back through the conveyor; otherwise more threads fill pinned memory.
     sharing : number of conveyors that run at the same time, each for a GPU; they share threads and pinned memory.
     beside : all conveyors with results in the same targets; this one is added, and the caller removes it. None: no
         others.
@@ -218,7 +217,6 @@ class Conveyor:
         self,
         pieces: Sequence[Sequence[Column]],
         host_bytes: int | None = None,
-        brings_back: bool = True,
         sharing: int = 1,
         beside: list[Conveyor] | None = None,
     ) -> None:
@@ -230,7 +228,7 @@ class Conveyor:
         # The thread that queues all work has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) // sharing - 1))
         is_ring = has_ring(pieces)
-        fillers = max(1, min(threads // 2 if brings_back else threads, RING_FILLERS))
+        fillers = max(1, min(threads // 2, RING_FILLERS))
         emptiers = max(1, threads - fillers)
         if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
             fillers = DISK_READERS
