@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from oocbe import __version__, errors
 from oocbe.cli import inspect, output
 from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
+from oocbe.cli.main import COMMANDS as PROGRAM
 from oocbe.cli.main import app
 from oocbe.cli.progress import SilentObserver
 from oocbe.model.results.numerals import schema_version_of
@@ -184,7 +185,7 @@ def test_an_interrupted_command_prints_what_is_known(command, number, code, inte
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Terminated()])
 @pytest.mark.parametrize("command", ["inspect", "propagate", "plan", "verify", "solve", "bound"])
 def test_an_interrupted_command_that_knows_nothing_says_so_in_json(command, error, monkeypatch):
-    module = import_module(f"oocbe.cli.{command}")
+    module = import_module(f"oocbe.cli.{PROGRAM[command].module}")
     monkeypatch.setattr(module, "load_model" if hasattr(module, "load_model") else "load", raiser(error))
     more = [GRID] if command == "verify" else []
     done = CliRunner().invoke(app, [command, GRID, *more, "--json"])

@@ -104,7 +104,8 @@ def disturbed(disturbances: Sequence[Disturbance], counts: Path, role: str = "as
 
     counts : a folder for the counts, which begin with it.
     """
-    from oocbe.tables import disk, faults
+    from oocbe.runtime import faults
+    from oocbe.tables import disk
 
     counts.mkdir(parents=True, exist_ok=True)
     points = [d["point"] for d in disturbances if "point" in d and role == "asks"]

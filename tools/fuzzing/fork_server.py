@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from .control_groups import Ended, group_of, peak_of
 
 LOADED = (
-    *(f"oocbe.cli.{name}" for name in ("bound", "convert", "inspect", "plan", "propagate", "solve", "trees", "verify")),
+    *(f"oocbe.cli.{name}" for name in ("bound", "convert", "inspect", "propagate", "solve", "trees", "verify")),
     "oocbe.api.solving.solve",
     "oocbe.elimination.plan",
     "oocbe.api.facade",
