@@ -101,11 +101,11 @@ def test_counts_of_more_digits_than_python_converts(capsys: pytest.CaptureFixtur
 
 def test_results_with_such_counts_are_shown() -> None:
     """As text, in a notebook, and where the semiring counts; also those of optimal assignments."""
-    binary = tuple(Variable(f"x{v}", 2) for v in range(15_000))
-    problem = Problem(binary, (Function.from_array((0,), [1, 2]),))
-    counts = Problem(binary, (), semiring=COUNTING)
+    variables = tuple(Variable(f"x{v}", 1024) for v in range(1_500))
+    problem = Problem(variables, (Function.from_array((0,), [1] + [2] * 1023),))
+    counts = Problem(variables, (), semiring=COUNTING)
     for result in (count(problem), count_optimal(problem), solve(counts)):
-        number = digits(2 ** (15_000 - (result.semiring == "min-sum" and result.optimum is not None)))
+        number = digits(1024 ** (1_500 - (result.semiring == "min-sum" and result.optimum is not None)))
         assert digits(result.value) == number and len(number) > 4300
         assert f"value={number}, " in repr(result) and str(result) == repr(result)
         html = result._repr_html_()
