@@ -118,9 +118,9 @@ def _forgetting(coin: Random) -> AbstractContextManager[Any]:
 
     def joined(store: Any, message: Any) -> None:
         original(store, message)
-        is_kept = any(m is message for m in store._held.joined)
+        is_kept = any(m is message for m in store.queried)
         if is_kept and coin.random() < 0.8 and store._forget(message):
-            store._held.joined[:] = [m for m in store._held.joined if m is not message]
+            store.queried[:] = [m for m in store.queried if m is not message]
 
     return mock.patch.object(MessageStore, "joined", joined)
 
