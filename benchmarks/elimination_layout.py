@@ -32,8 +32,8 @@ from unittest import mock
 import numpy as np
 from measuring import data_folder, describe_run, print_table
 
+from oocbe.algebra.arrange import arrange
 from oocbe.algebra.operators import join_maximise
-from oocbe.algebra.out_of_core.context import arrange
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore

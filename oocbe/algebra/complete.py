@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from oocbe.algebra.complete_tables.conversion import AnyTable
     from oocbe.algebra.inputs import TableLike
     from oocbe.kernels.interface import Backend
-    from oocbe.tables.stored import StoredTable
-
 
 Cells = TypeVar("Cells", bound=AnyComplete)
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.algebra.arrange import arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.marginalisation import Marginalisation
 from oocbe.algebra.out_of_core.context import (
@@ -28,10 +29,7 @@ from oocbe.algebra.out_of_core.context import (
     OperationPiece,
     ResultRows,
     Step,
-    arrange,
     join_cost,
-    match,
-    without_lonely,
 )
 from oocbe.algebra.ranges import joined_dtype
 from oocbe.execution.partition import JoinInput, parts

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.algebra.arrange import arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.out_of_core.context import (
     ExecutionContext,
     OperationPiece,
     ResultRows,
     Step,
-    arrange,
     join_cost,
-    match,
-    without_lonely,
 )
 from oocbe.algebra.ranges import joined_dtype
 from oocbe.errors import ResourceError

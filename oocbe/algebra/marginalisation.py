@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, arrange, cost_of
+from oocbe.algebra.arrange import arrange
+from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, cost_of
 from oocbe.algebra.ranges import reduced_dtype
 from oocbe.execution.partition import JoinInput
 from oocbe.execution.sources import Source

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.algebra.out_of_core import context as arrange
+from oocbe.algebra import arrange
 from oocbe.kernels import backend_named
 from oocbe.tables.table import Table
 

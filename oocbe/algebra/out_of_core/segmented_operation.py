@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oocbe.algebra.arrange import arrange
 from oocbe.algebra.gpu_streaming import DevicePlan
-from oocbe.algebra.out_of_core.context import ExecutionContext, Step, arrange
+from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget

@@ -92,20 +92,15 @@ __device__ __forceinline__ Unit find_unit(const Groups &groups, const i64 *tiles
 }
 
 #if SET_BITS == 0
-// First place behind `from` with a value not below the wanted one, by steps of doubled length and bisection: one list
-// may be much longer than the other.
+// First place behind `from` with a value not below the wanted one, which is above that at `from`: steps of doubled
+// length, then bisection, since one list may be much longer than the other.
 __device__ __forceinline__ i64 skip_below(const u64 *list, i64 from, i64 stop, u64 wanted) {
     i64 step = 1, low = from + 1;
     while (from + step < stop && list[from + step] < wanted) {
         low = from + step + 1;
         step *= 2;
     }
-    i64 high = from + step < stop ? from + step : stop;
-    while (low < high) {
-        i64 middle = (low + high) >> 1;
-        if (list[middle] < wanted) low = middle + 1; else high = middle;
-    }
-    return low;
+    return upper_bound(list, low, from + step < stop ? from + step : stop, wanted - 1);
 }
 
 __device__ __forceinline__ bool first_common(const Side &a, i64 run_a, const Side &b, i64 run_b, i64 &i, i64 &j) {
