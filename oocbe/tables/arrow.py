@@ -70,8 +70,10 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     import pyarrow.compute as compute
 
     refuse_nulls(name, data, what, first)
-    data = dates_as_text(name, data, what)
+    data = labels_of(name, data, what)
     kind = data.type
+    if arrow.types.is_null(kind):  # of text in a pandas frame without rows, for example
+        return Column(name, np.zeros(0, dtype=np.int64))
     if arrow.types.is_integer(kind) and not (domain is not None and not isinstance(domain, int)):
         return Column(name, _numbers(data))
     if not arrow.types.is_dictionary(kind):
@@ -128,34 +130,45 @@ def check_label_type(name: str, kind: Any, what: str) -> None:
     types = arrow.types
     if not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind)
-        or types.is_string_view(kind) or types.is_date(kind) or types.is_timestamp(kind)
+        or types.is_string_view(kind) or types.is_date(kind) or types.is_timestamp(kind) or types.is_decimal(kind)
     ):  # fmt: skip
         raise ModelError(
-            f"{what}: column {name} is of type {kind}; variables are integers, truth values, text, dates or "
-            "dictionaries of these: cast it before, or leave it out by scope"
+            f"{what}: column {name} is of type {kind}; variables are integers, truth values, text, dates, "
+            "timestamps, decimals or dictionaries of these: cast it before, or leave it out by scope"
         )
 
 
-def dates_as_text(name: str, data: Any, what: str) -> Any:
-    """An Arrow column of a variable with dates as text such as ``2026-11-23``; timestamps at midnight count as dates.
+def labels_of(name: str, data: Any, what: str) -> Any:
+    """An Arrow column of a variable with dates, timestamps and decimals as text, equal for equal entries of any unit or
+    scale: ``2026-11-23``, also for a timestamp at midnight, ``2026-11-23 10:15:00``, ``-1.5``.
+
+    Timestamps with a time zone are local times.
 
     Raises
     ------
-    ModelError : a timestamp at another time of day.
+    ModelError : a timestamp with a fraction of a microsecond.
     """
     import pyarrow as arrow
     import pyarrow.compute as compute
 
     types, kind = arrow.types, data.type
-    if types.is_dictionary(kind) and (types.is_date(kind.value_type) or types.is_timestamp(kind.value_type)):
+    unlabelled = (types.is_temporal, types.is_decimal, types.is_null)
+    if types.is_dictionary(kind) and any(is_of(kind.value_type) for is_of in unlabelled):
         data = data.cast(kind.value_type)
         kind = data.type
     if types.is_timestamp(kind):
         local = compute.local_timestamp(data) if kind.tz else data
-        data = local.cast(arrow.date32())
-        if compute.all(compute.equal(data.cast(local.type), local)).as_py() is False:
-            raise ModelError(f"{what}: column {name} has times of day; cast it to dates, or to text, before")
-    return data.cast(arrow.string()) if types.is_date(data.type) else data
+        try:
+            data = local.cast(arrow.timestamp("us")).cast(arrow.string())
+        except arrow.ArrowInvalid as error:
+            raise ModelError(f"{what}: column {name} has times that microseconds cannot represent: {error}") from None
+        return compute.replace_substring_regex(data, "( 00:00:00)?[.]0+$", "")
+    if types.is_decimal(kind):
+        different = compute.unique(data)
+        texts = (f"{number:f}" for number in different.to_pylist())
+        exact = [text.rstrip("0").rstrip(".") if "." in text else text for text in texts]
+        return arrow.array(exact, arrow.string()).take(compute.index_in(data, value_set=different))
+    return data.cast(arrow.string()) if types.is_date(kind) else data
 
 
 def label_type(kind: Any) -> type[Label]:

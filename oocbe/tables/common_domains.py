@@ -11,7 +11,7 @@ from typing import Any
 from oocbe.errors import ModelError, ResourceError
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
-from oocbe.tables.arrow import check_label_type, dates_as_text, label_type, pyarrow
+from oocbe.tables.arrow import check_label_type, label_type, labels_of, pyarrow
 from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
 from oocbe.tables.layout import Label, check_integers
 from oocbe.tables.parquet_source import ColumnSource, batch_rows, check_renamed, source_of, sparing
@@ -103,8 +103,10 @@ def domain_in(
     """
     types = pyarrow().types
     what, kind = source.what, source.type_of(name)
+    labels = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_null(labels):  # there are no rows, or reading refuses them
+        return () if before is None else before
     if not types.is_integer(kind):
-        labels = kind.value_type if types.is_dictionary(kind) else kind
         check_label_type(name, labels, what)
         if isinstance(before, int):
             raise ModelError(f"{what}: column {name} is of type {kind}, and integers in another table")
@@ -133,7 +135,7 @@ def domain_in(
 def _pieces(source: ColumnSource, name: str, memory: int) -> Iterator[Any]:
     """One column, array by array."""
     for batch in source.batches([name], batch_rows(memory, LABEL_BYTES)):
-        yield dates_as_text(name, batch.column(0), source.what)
+        yield labels_of(name, batch.column(0), source.what)
 
 
 def _integers(source: ColumnSource, name: str, memory: int) -> tuple[int, int]:

@@ -86,8 +86,8 @@ def test_missing_ones_and_those_of_dictionaries_are_refused_by_column():
     data = arrow.table({"x": [0, 1], "value": arrow.array([Decimal(1), None], arrow.decimal128(5, 0))})
     with pytest.raises(ModelError, match=r"column value, row 1 .*nothing is there"):
         oocbe.Table.from_arrow(data)
-    keys = arrow.table({"x": arrow.array([Decimal(1)], arrow.decimal128(5, 0)), "value": [1]})
-    with pytest.raises(ModelError, match=r"column x is of type decimal128\(5, 0\); variables are"):
+    keys = arrow.table({"x": arrow.array([1.5]), "value": [1]})
+    with pytest.raises(ModelError, match=r"column x is of type double; variables are"):
         oocbe.Table.from_arrow(keys)
 
 

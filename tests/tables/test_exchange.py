@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -300,13 +301,53 @@ def test_days_of_other_libraries_and_of_other_places():
         == labels
     )
     assert oocbe.Table.from_polars(polars.DataFrame({"day": DAYS, "value": [1, 2]})).layout.labels == labels
-    at_five = [datetime(2024, 1, 1, 5)]
-    for make, frame in [
-        (oocbe.Table.from_arrow, arrow.table({"day": at_five, "value": [1]})),
-        (oocbe.Table.from_pandas, pandas.DataFrame({"day": at_five, "value": [1]})),
-    ]:
-        with pytest.raises(ModelError, match="column day has times of day"):
-            make(frame)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_equal_timestamps_of_any_unit_have_equal_labels(unit, tmp_path):
+    times = [datetime(2024, 1, 1, 5), datetime(2024, 1, 1), datetime(1969, 12, 31, 23, 59, 50)]
+    table = arrow.table({"at": arrow.array(times, arrow.timestamp(unit)), "value": [1, 2, 3]})
+    expected = {("2024-01-01 05:00:00",): 1, ("2024-01-01",): 2, ("1969-12-31 23:59:50",): 3}
+    assert content(oocbe.Table.from_arrow(table)) == expected
+    parquet.write_table(table, tmp_path / "times.parquet")
+    assert content(oocbe.StoredTable.from_parquet(tmp_path / "times.parquet", tmp_path / "times")) == expected
+    days = arrow.table({"at": arrow.array(times, arrow.timestamp("us")).dictionary_encode(), "value": [10, 20, 30]})
+    joined = oocbe.aggregate(table, days, group_by=["at"]).to_arrow().to_pylist()
+    assert {row["at"]: row["value"] for row in joined} == {at: 11 * value for (at,), value in expected.items()}
+
+
+def test_timestamps_keep_microseconds_and_finer_ones_are_refused():
+    fine = arrow.array([1_500_000_000, 1_000], arrow.timestamp("ns"))
+    table = oocbe.Table.from_arrow(arrow.table({"at": fine, "value": [1, 2]}))
+    assert content(table) == {("1970-01-01 00:00:01.500000",): 1, ("1970-01-01 00:00:00.000001",): 2}
+    finest = arrow.table({"at": arrow.array([1], arrow.timestamp("ns")), "value": [1]})
+    with pytest.raises(ModelError, match="column at has times that microseconds cannot represent"):
+        oocbe.Table.from_arrow(finest)
+
+
+def test_equal_decimals_of_any_scale_have_equal_labels():
+    prices = [Decimal("1.50"), Decimal("-0.05"), Decimal("0.00"), Decimal("300.00"), Decimal("123456789012345678.25")]
+    wide, narrow = arrow.decimal128(38, 12), arrow.decimal128(20, 2)
+    expected = {"1.5": 11, "-0.05": 22, "0": 33, "300": 44, "123456789012345678.25": 55}
+    one, other = (
+        arrow.table({"price": arrow.array(prices, kind), "value": [n * i for i in range(1, 6)]})
+        for kind, n in ((wide, 1), (narrow, 10))
+    )
+    joined = oocbe.aggregate(one, other, group_by=["price"]).to_arrow().to_pylist()
+    assert {row["price"]: row["value"] for row in joined} == expected
+
+
+def test_a_frame_without_rows_has_columns_of_no_type(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    full = pandas.DataFrame({"shop": ["a", "b"], "value": [1, 2]})
+    assert len(oocbe.Table.from_pandas(full[full.value > 5])) == 0
+    for number, shops in enumerate((["a", "b"], [True, False], [0, 1], [-1, 1])):
+        full["shop"] = pandas.Series(shops, dtype=object)
+        empty = full[full.value > 5]
+        empty = empty.astype({"shop": "category"}) if number == 3 else empty
+        empty.to_parquet(tmp_path / f"{number}.parquet")
+        for sources in ((full, empty), (empty, full), (full, tmp_path / f"{number}.parquet"), (empty, empty)):
+            assert oocbe.aggregate(*sources, group_by=["shop"]).to_arrow().to_pylist() == []
 
 
 @pytest.mark.parametrize(
