@@ -19,7 +19,7 @@ from oocbe.api.contraction import ContractionPath, Contractions, Expression, Pos
 from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.tracing.recorder import READER, span
-from oocbe.tables.arrow import pyarrow
+from oocbe.tables.arrow import arrow_table, from_labels, pyarrow
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
@@ -47,7 +47,7 @@ and the packed keys take as much again."""
 def aggregate(
     *sources: Any,
     group_by: Sequence[str],
-    aggregate: str = "max",
+    aggregate: str | Mapping[str, str | tuple[str, str]] = "max",
     combine: str | None = None,
     values: str | Sequence[str | None] = VALUES,
     on: Sequence[str] | None = None,
@@ -64,7 +64,9 @@ def aggregate(
     ----------
     sources : Parquet files or folders, by path or URL; objects with Arrow's interface (data frames, Arrow tables,
         relations of DuckDB); or tables of oocbe. Rows match if they agree in all columns that both have.
-    group_by : columns of the result. aggregate : ``max``, ``min``, ``sum`` or ``count`` (of joined rows).
+    group_by : columns of the result. aggregate : ``max``, ``min``, ``sum`` or ``count`` (of joined rows). Several ones
+        are a mapping from names to ``(aggregate, column)``, or ``"count"``; ``mean`` is one of them. A column is taken
+        from each source that has it, and ``values`` is not used.
     combine : of the values of joined rows, before they are aggregated: ``sum`` or ``product``. None: ``sum`` for
         ``max`` and ``min``, ``product`` for ``sum``.
     values : column of values, or one for each source; None: the source has none. Not used by ``count``.
@@ -80,7 +82,8 @@ def aggregate(
     Returns
     -------
     Table with a row for each group, or StoredTable with ``output``. ``to_pandas``, ``to_arrow``, ``to_parquet`` and
-    ``to_polars`` return its groups as columns with their labels.
+    ``to_polars`` return its groups as columns with their labels. Of several aggregates: a ``pyarrow.Table`` with a row
+    for each group in ascending order; its columns are those of ``group_by`` in the sources' types, then the aggregates.
 
     Raises
     ------
@@ -97,6 +100,12 @@ def aggregate(
     >>> best.to_arrow().to_pylist()
     [{'shop': 'a', 'value': 6}, {'shop': 'b', 'value': 3}]
     """
+    if not isinstance(aggregate, str):
+        if output is not None:
+            raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
+        settings: dict[str, Any] = {"on": on, "rename": rename, "drop_nulls": drop_nulls, "optimize": optimize}
+        settings |= {"combine": combine, "memory": memory, "backend": backend}
+        return _several(sources, group_by, aggregate, settings)
     semiring = _semiring(aggregate, combine)
     limit = limit_of(memory)
     if not sources:
@@ -124,6 +133,53 @@ def aggregate(
                 tables.append(_with_ones(source) if is_count else _in_semiring(source, semiring))
         path = _path(tables, group_by, optimize)
         return Contractions(path, limit, backend, closed).run(tables, output)
+
+
+def _several(
+    sources: Sequence[Any],
+    group_by: Sequence[str],
+    named: Mapping[str, str | tuple[str, str]],
+    settings: dict[str, Any],
+) -> Any:
+    """Several aggregates, as columns of an Arrow table."""
+    import pyarrow.compute as compute
+
+    arrow = pyarrow()
+    asked = {name: (how, None) if isinstance(how, str) else tuple(how) for name, how in named.items()}
+    if wrong := [name for name, (how, column) in asked.items() if (column is None) != (how == "count")]:
+        raise UsageError(f"aggregate: {wrong[0]!r}: give 'count', or a pair of an aggregate and its column")
+    if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
+        raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
+    # A stream can be read once only.
+    read = [s if _is_table(s) or isinstance(s, str | Path | list | tuple) else arrow_table(s) for s in sources]
+    opened = [None if _is_table(source) else source_of(source, settings["rename"]) for source in read]
+    columns = [[*s.scope, VALUES] if own is None else own.names for s, own in zip(read, opened, strict=True)]
+    values = {column for _, column in asked.values()}
+    if settings["on"] is None:
+        every = dict.fromkeys(name for own in columns for name in own if name not in values)
+        settings["on"] = [name for name in every if sum(name in own for own in columns) > 1]
+    found: dict[tuple[str, str | None], Any] = {}
+    for how, column in dict.fromkeys((kind, c) for h, c in asked.values() for kind in _PARTS.get(h, (h,))):
+        own_column = None if how == "count" else column
+        if own_column and not any(own_column in own for own in columns):
+            raise ModelError(f"aggregate: {how}: no source has a column {own_column!r}")
+        given = [own_column if own_column in own else None for own in columns]
+        table = aggregate(*read, group_by=group_by, aggregate=how, values=given, **settings)
+        found[how, column] = table.to_arrow(VALUES) if group_by else arrow.table({VALUES: table.values})
+    groups = next(iter(found.values()))
+    made = {}
+    for name in group_by:
+        kind = next((own.type_of(name) for own in opened if own is not None and name in own.names), None)
+        made[name] = from_labels(groups.column(name), kind)
+    for name, (how, column) in asked.items():
+        parts = [found[kind, column].column(VALUES) for kind in _PARTS.get(how, (how,))]
+        made[name] = parts[0] if how != "mean" else compute.divide(compute.cast(parts[0], "float64"), parts[1])
+    table = arrow.table(made)
+    return table.sort_by([(name, "ascending") for name in group_by]) if group_by else table
+
+
+_PARTS = {"mean": ("sum", "count")}
+"""Aggregates that are computed from others."""
 
 
 def _semiring(aggregate: str, combine: str | None) -> Semiring:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,6 @@ from oocbe.cli.convert import ParquetColumns
 from oocbe.cli.flags import command
 from oocbe.cli.output import print_written
 from oocbe.model.settings.options import SolveOptions
-
-if TYPE_CHECKING:
-    from oocbe.tables.table import Table
 
 
 @command("join")
@@ -31,6 +28,7 @@ def join(
     maximum: Annotated[str | None, typer.Option("--max", metavar="COLUMN", help="The greatest sum of COLUMN.")] = None,
     minimum: Annotated[str | None, typer.Option("--min", metavar="COLUMN", help="The least sum of COLUMN.")] = None,
     total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of products of COLUMN.")] = None,
+    mean: Annotated[str | None, typer.Option("--mean", metavar="COLUMN", help="The mean product of COLUMN.")] = None,
     is_count: Annotated[bool, typer.Option("--count", help="The number of joined rows.")] = False,
     product: Annotated[bool, typer.Option("--product", help="With --max: multiply COLUMN, do not add.")] = False,
     on: Annotated[
@@ -47,40 +45,44 @@ def join(
     """Aggregate the natural join of tables by groups, without computing the join.
 
     Rows match if they agree in all columns that several files have. COLUMN is taken from each file that has it, and
-    added up (--max, --min) or multiplied (--sum) over the matching rows.
+    added up (--max, --min) or multiplied (--sum, --mean) over the matching rows. Several aggregates are columns such as
+    max_gain.
     """
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
     from oocbe.model.settings.machine import use_gpus
     from oocbe.tables.parquet_source import source_of
 
-    given = {"max": maximum, "min": minimum, "sum": total, "count": "count" if is_count else None}
+    given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": "count" if is_count else None}
     asked = [(name, column) for name, column in given.items() if column is not None]
-    if len(asked) != 1:
-        raise UsageError("give one of --max COLUMN, --min COLUMN, --sum COLUMN and --count")
-    ((name, column),) = asked
+    stored = output.suffix not in (".parquet", ".csv")
+    if not asked or (stored and (len(asked) > 1 or mean)):
+        some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
+        raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN) or --count'}")
     names = ParquetColumns.given(rename, drop_nulls, False, None).rename
     sources = [_source(file) for file in files]
-    columns = [column if column in source_of(source, names).names else None for source in sources]
-    if not is_count and not any(columns):
-        raise UsageError(f"--{name}: no file has a column {column!r}")
-    stored = output.suffix not in (".parquet", ".csv")
+    settings: dict[str, Any] = {
+        "group_by": _listed(group_by),
+        "combine": "product" if product else None,
+        "on": None if on is None else _listed(on),
+        "rename": names,
+        "drop_nulls": drop_nulls,
+        "memory": options.memory,
+        "backend": options.backend,
+    }
     with use_gpus(options.gpus):
-        result = aggregate(
-            *sources,
-            group_by=_listed(group_by),
-            aggregate=name,
-            combine="product" if product else None,
-            values=columns,
-            on=None if on is None else _listed(on),
-            rename=names,
-            drop_nulls=drop_nulls,
-            memory=options.memory,
-            backend=options.backend,
-            output=output if stored else None,
-        )
-    if not stored:
-        _write(result, output, _listed(group_by), column)
+        if not stored:
+            single = len(asked) == 1
+            named = {column if single else f"{how}_{column}": (how, column) for how, column in asked if how != "count"}
+            table = aggregate(*sources, aggregate=named | ({"count": "count"} if is_count else {}), **settings)
+            _write(table, output)
+            result: object = f"{table.num_rows:,} rows of {', '.join(table.column_names)}"
+        else:
+            ((how, column),) = asked
+            values = [column if column in source_of(source, names).names else None for source in sources]
+            if how != "count" and not any(values):
+                raise UsageError(f"--{how}: no file has a column {column!r}")
+            result = aggregate(*sources, aggregate=how, values=values, output=output, **settings)
     print_written(output, result)
 
 
@@ -106,22 +108,15 @@ def _source(file: str) -> Any:
         raise FormatError(file, None, str(error)) from None
 
 
-def _write(result: Table, output: Path, group_by: list[str], column: str) -> None:
-    """Write groups as Parquet or CSV, their columns in the given order; the file appears when complete."""
+def _write(data: Any, output: Path) -> None:
+    """Write an Arrow table as Parquet or CSV; the file appears when complete."""
     from oocbe.errors import UsageError
     from oocbe.runtime.temporary_names import replace, temporary_beside
     from oocbe.tables.arrow import pyarrow
 
-    arrow = pyarrow()
+    pyarrow()
     from pyarrow import csv, parquet
 
-    if not group_by:  # a table over no variable has no columns of keys
-        data = arrow.table({column: arrow.array(result.values)})
-    else:
-        made = result.to_arrow(column).select([*group_by, column])
-        plain = [c.cast(c.type.value_type) if arrow.types.is_dictionary(c.type) else c for c in made.columns]
-        data = arrow.table(dict(zip(made.column_names, plain, strict=True)))
-        data = data.sort_by([(name, "ascending") for name in group_by])
     try:
         with temporary_beside(output) as temporary:
             if output.suffix == ".csv":

@@ -30,9 +30,10 @@ def printing(json: bool, quiet: bool) -> Iterator[None]:
 
 def print_written(out: object, what: object) -> None:
     """Print what a command wrote to a file or folder: a note, or the answer of ``--json``."""
-    note(f"wrote {out}: {what!r}")
+    content = what if isinstance(what, str) else repr(what)
+    note(f"wrote {out}: {content}")
     if _mode["json"]:
-        print_json({"schema_version": 1, "output": str(out), "content": repr(what)})
+        print_json({"schema_version": 1, "output": str(out), "content": content})
 
 
 def prints_json() -> bool:

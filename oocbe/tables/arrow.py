@@ -171,6 +171,22 @@ def labels_of(name: str, data: Any, what: str) -> Any:
     return data.cast(arrow.string()) if types.is_date(kind) else data
 
 
+def from_labels(data: Any, kind: Any) -> Any:
+    """A column of exported labels or value indices in the Arrow type of a source's column; None: as it is."""
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    types = arrow.types
+    data = data.cast(data.type.value_type) if types.is_dictionary(data.type) else data
+    kind = kind.value_type if kind is not None and types.is_dictionary(kind) else kind
+    if kind is None or types.is_null(kind) or types.is_string_view(kind):
+        return data
+    if types.is_timestamp(kind) and kind.tz:
+        local = data.cast(arrow.timestamp(kind.unit))
+        return compute.assume_timezone(local, kind.tz, ambiguous="earliest", nonexistent="earliest")
+    return data.cast(kind)
+
+
 def label_type(kind: Any) -> type[Label]:
     """Python type of the labels of a column of an Arrow type accepted by :func:`check_label_type`."""
     import pyarrow as arrow

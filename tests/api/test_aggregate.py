@@ -134,6 +134,58 @@ def test_what_is_refused():
         oocbe.aggregate(good, good, group_by=["a"], on=["b"])
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_several_aggregates_are_columns_beside_groups_of_the_sources_types(shape):
+    random = np.random.default_rng(3)
+    sources = frames(random, SHAPES[shape], 14, "dates")
+    for number, source in enumerate(sources):
+        source["cost"] = random.integers(1, 5, len(source)) if number == 0 else 1
+    named = {"best": ("max", "value"), "total": ("sum", "cost"), "average": ("mean", "cost"), "n": "count"}
+    for group_by in ([], ["a"], ["b", "a"]):
+        costs = [source.drop(columns="value").rename(columns={"cost": "value"}) for source in sources]
+        plain = [source.drop(columns="cost") for source in sources]
+        best = expected(plain, group_by, "max", "sum")
+        total, count = (expected(costs, group_by, how, "product") for how in ("sum", "count"))
+        found = oocbe.aggregate(*sources, group_by=group_by, aggregate=named)
+        assert found.column_names == [*group_by, *named]
+        rows = [tuple(row.values()) for row in found.to_pylist()]
+        wanted = [(*key, best[key], total[key], total[key] / count[key], count[key]) for key in sorted(best)]
+        assert rows == wanted
+
+
+def test_several_aggregates_of_nothing_have_no_rows_and_wrong_ones_are_refused(tmp_path):
+    one, other = pa.table({"a": [0, 1], "value": [1, 2]}), pa.table({"a": [2, 3], "value": [1, 2]})
+    for group_by in ([], ["a"]):
+        found = oocbe.aggregate(one, other, group_by=group_by, aggregate={"m": ("mean", "value"), "n": "count"})
+        assert found.to_pylist() == []
+    for wrong, message in [
+        ({"m": "max"}, "'m': give 'count', or a pair"),
+        ({"m": ("count", "value")}, "'m': give 'count', or a pair"),
+        ({"a": ("max", "value")}, "'a' names no aggregate, or a column of group_by as well"),
+        ({}, "names no aggregate"),
+        ({"m": ("median", "value")}, "'median' of a 'product' is unknown"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            oocbe.aggregate(one, other, group_by=["a"], aggregate=wrong)
+    with pytest.raises(ModelError, match="no source has a column 'gain'"):
+        oocbe.aggregate(one, other, group_by=["a"], aggregate={"m": ("max", "gain")})
+    with pytest.raises(UsageError, match="several aggregates are returned in memory"):
+        oocbe.aggregate(one, group_by=["a"], aggregate={"m": ("max", "value")}, output=tmp_path / "out")
+
+
+def test_the_command_writes_several_aggregates(tmp_path):
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    one.write_text("day,shop,gain\n2026-11-26,a,5\n2026-11-27,a,9\n2026-11-27,b,4\n")
+    other.write_text("shop,price\na,2\nb,8\n")
+    given = ["join", str(one), str(other), "--group-by", "day", "--max", "gain", "--mean", "price", "--count"]
+    done = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "out.csv")])
+    assert done.exit_code == 0, done.output
+    wanted = '"day","max_gain","mean_price","count"\n2026-11-26,5,2,1\n2026-11-27,9,5,2\n'
+    assert (tmp_path / "out.csv").read_text() == wanted
+    refused = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "stored")])
+    assert refused.exit_code == 2 and "for a stored table" in refused.output
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_a_failed_write_leaves_the_file_before_and_nothing_else(name, tmp_path, monkeypatch):
     """``oocbe join`` writes beside the file, and takes its name when complete."""
