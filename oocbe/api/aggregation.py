@@ -284,6 +284,8 @@ class _Reading:
                 nbytes = parts[0].nbytes
                 if nbytes > self._most // 2:
                     return self._stored(folder, parts[0], batches)
+        if len(parts) == 1:
+            return self._rows(parts[0])
         whole = arrow.concat_tables(parts).unify_dictionaries() if parts else self._prepared(self._source.whole(wanted))
         return self._rows(self._grouped(whole))
 

@@ -97,11 +97,11 @@ class Contractions:
         if any(isinstance(table, StoredTable | StoredCompleteTable) for table in tables):
             return False
         width = max(table.dtype.itemsize for table in tables)
-        result = step.cells * width
-        if all(isinstance(table, Table) for table in tables):
-            keys = 8 * math.ceil(math.log2(max(2, step.cells)) / 64)
-            result = min(step.cells, _joined_rows(tables)) * (width + keys)
-        return bool(result + sum(table.nbytes for table in tables) <= IN_MEMORY_SHARE * self._memory)
+        room = IN_MEMORY_SHARE * self._memory - sum(table.nbytes for table in tables)
+        if not all(isinstance(table, Table) for table in tables):
+            return bool(step.cells * width <= room)
+        most = room / (width + 8 * math.ceil(math.log2(max(2, step.cells)) / 64))
+        return bool(step.cells <= most or _joined_rows(tables) <= most)
 
     def _scratch(self) -> Path:
         if self._folder is None:
