@@ -7,7 +7,9 @@ The peer is BowenforGit/GPU-Joins-Evaluation, built outside the project: ``join_
 joins 2^27 unique keys with 2^27 foreign keys, uniform, one and two payload columns; its times are those that it prints.
 :file:`peers/join_tail.cu`, built with nvcc, is what follows: a sum, a sort and a maximum of each group. oocbe joins
 tables of the same numbers of rows over (x, y) and (z, x, y), keys of 8 bytes, and eliminates x, 8 values wide, in one
-step. ``wide`` eliminates a variable of 8,192 values. All columns are in device memory, shuffled. Medians of six.
+step: it looks the first table's values up in an array over (x, y), whose sizes it knows, unlike the peer. ``wide``
+eliminates a variable of 8,192 values, ``wide, own`` one of 1,024, and the first table has a variable of its own, so
+that values are not looked up. All columns are in device memory, shuffled. Medians of six.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ from oocbe.tables.table import Table
 
 LOG_ROWS = 27
 
-CASES = {"4-byte keys": (24, 3, 8), "8-byte keys": (24, 3, 16), "wide": (14, 13, 8)}
-"""Bits of y, x and z."""
+CASES = {
+    "4-byte keys": (24, 3, 8, 0),
+    "8-byte keys": (24, 3, 16, 0),
+    "wide": (14, 13, 8, 0),
+    "wide, own": (14, 10, 8, 3),
+}
+"""Bits of y, x and z, and of the first table's own variable."""
 
 
 def milliseconds(run: Callable[[], Any], times: int = 6) -> float:
@@ -47,8 +54,8 @@ def milliseconds(run: Callable[[], Any], times: int = 6) -> float:
     return median(found[1:])
 
 
-def tables(y: int, x: int, z: int) -> tuple[Table, Table]:
-    """All assignments of (x, y), and 2^LOG_ROWS different ones of (z, x, y), at most; shuffled, on the device."""
+def tables(y: int, x: int, z: int, own: int) -> tuple[Table, Table]:
+    """All assignments of (x, y), or (a, x, y), and 2^LOG_ROWS ones of (z, x, y), at most; shuffled, on the device."""
     random = cp.random.default_rng(1)
 
     def table(layout: Layout, keys: Any) -> Table:
@@ -56,7 +63,9 @@ def tables(y: int, x: int, z: int) -> tuple[Table, Table]:
         values = random.integers(0, 1000, len(keys)).astype(cp.int32)
         return Table(layout, keys[None], values, oocbe.MAX_SUM, False)
 
-    first = table(Layout(("x", "y"), (1 << x, 1 << y)), cp.arange(1 << (x + y)))
+    names = ("a", "x", "y") if own else ("x", "y")
+    layout = Layout(names, (1 << own, 1 << x, 1 << y)[-len(names) :])
+    first = table(layout, cp.arange(layout.complete_rows))
     drawn = cp.unique(random.integers(0, 1 << (x + y + z), 1 << LOG_ROWS))
     return first, table(Layout(("z", "x", "y"), (1 << z, 1 << x, 1 << y)), drawn)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.arrange import arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
-from oocbe.algebra.marginalisation import Marginalisation
+from oocbe.algebra.marginalisation import Marginalisation, has_duplicates
 from oocbe.algebra.out_of_core.context import (
     ExecutionContext,
     OperationPiece,
@@ -43,6 +43,9 @@ from oocbe.tables.table import Table
 COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
 """Memory of a part's row: as read, moved and sorted; where runs and groups begin; for the inner table the columns
 and buckets of its group, once for each of two threads that have it at work."""
+
+DOMAIN_CELLS = 2
+"""Cells of an array over one table's domain for each row of both tables, at most, to look values up in it."""
 
 
 def split_key_word(names: Sequence[str], layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -90,6 +93,7 @@ class JoinElimination(Step):
     own_outer, own_inner, kept, gone : variables of one table alone, and the shared ones that stay, and go; the latter
         fit in one key word.
     layout, dtype, semiring : of the result. terms : joined rows that become one, at most.
+    has_duplicates : whether a key may occur in a table more than once.
     """
 
     own_outer: tuple[str, ...]
@@ -100,6 +104,7 @@ class JoinElimination(Step):
     dtype: np.dtype[Any]
     semiring: Semiring
     terms: int
+    has_duplicates: bool
 
     @classmethod
     def of(cls, tables: Sequence[Any], gone: Sequence[str], extents: Sequence[NDArray[Any]]) -> JoinElimination:
@@ -112,7 +117,8 @@ class JoinElimination(Step):
         layout = Layout.of((*own_inner, *own_outer, *kept), sizes, outer, inner)
         terms = min(prod(outer.select(gone).sizes), max(1, tables[0].rows * tables[1].rows))
         dtype = joined_dtype(extents[0], extents[1], semiring, terms)
-        return cls(own_outer, own_inner, kept, tuple(gone), layout, dtype, semiring, terms)
+        doubled = any(map(has_duplicates, tables))
+        return cls(own_outer, own_inner, kept, tuple(gone), layout, dtype, semiring, terms, doubled)
 
     @property
     def common(self) -> tuple[str, ...]:
@@ -158,8 +164,31 @@ class JoinElimination(Step):
         self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """See :class:`Step`; the rows are sorted."""
+        part, other = tables if self.own_inner else tables[::-1]
+        is_small = 1 << part.layout.bits <= DOMAIN_CELLS * (part.rows + other.rows)
+        if kernels.name == "cuda" and is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
+            return self._looked_up(part, other, kernels)
         join = self.prepare(tables, kernels, piece_rows)
         return join.rows(0, len(join.outer.values), join.groups)
+
+    def _looked_up(self, part: Table, other: Table, kernels: Backend) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """:meth:`rows` on a device, where all variables of ``part`` are in the other table, and its keys differ.
+
+        Its values are looked up in an array over its domain, so it need not be sorted. The other table's rows are,
+        before that, which makes most look-ups adjacent.
+        """
+        from oocbe.kernels.cuda.pairs.reduce import reduce_looked_up
+
+        # Sums of floats do not depend on the order of the table's rows.
+        is_exact = self.semiring.selects or self.dtype.kind != "f"
+        scope, first = self.layout.scope, () if is_exact else self.gone
+        rows = arrange(other, (*scope, *self.gone), (*first, *scope), self.dtype, kernels)
+        groups, masks = (field_masks(layout, scope) for layout in (rows.layout, self.layout))
+        values, place = part.values.astype(self.dtype, copy=False), move_plan(rows.layout, part.layout)
+        return reduce_looked_up(
+            (rows.keys, rows.values), groups, masks, (part.keys, values), place, part.layout.bits,
+            part.rows == part.layout.complete_rows, part.is_sorted, self.semiring,
+        )  # fmt: skip
 
     def inputs(self, sources: Sequence[Source]) -> list[JoinInput]:
         """See :class:`Step`: shared variables lowest, those that stay first."""

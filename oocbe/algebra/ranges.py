@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
+from oocbe.kernels.arrays import is_device_array
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 
 Range = tuple[int, int]
@@ -25,7 +26,7 @@ def reduced_dtype(values: NDArray[Any], semiring: Semiring, terms: int) -> np.dt
     ValueRangeError : a sum could leave int64.
     """
     dtype = _meeting_dtype(semiring, values.dtype)
-    return dtype if dtype.kind == "f" else _holding(dtype, _reduced(_extent(values), semiring, terms), semiring)
+    return dtype if dtype.kind == "f" else _holding(dtype, _reduced(_extents(values)[0], semiring, terms), semiring)
 
 
 def joined_dtype(values1: NDArray[Any], values2: NDArray[Any], semiring: Semiring, terms: int = 1) -> np.dtype[Any]:
@@ -38,7 +39,7 @@ def joined_dtype(values1: NDArray[Any], values2: NDArray[Any], semiring: Semirin
     dtype = _meeting_dtype(semiring, values1.dtype, values2.dtype)
     if dtype.kind == "f":
         return dtype
-    (low1, high1), (low2, high2) = _extent(values1), _extent(values2)
+    (low1, high1), (low2, high2) = _extents(values1, values2)
     if semiring.combination is Combination.ADD:
         joined = (low1 + low2, high1 + high2)
     else:
@@ -62,8 +63,13 @@ def _meeting_dtype(semiring: Semiring, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if semiring.needs_floats and dtype.kind != "f" else dtype
 
 
-def _extent(values: NDArray[Any]) -> Range:
-    return (int(values.min()), int(values.max())) if len(values) else (0, 0)
+def _extents(*columns: NDArray[Any]) -> list[Range]:
+    """Least and greatest value of each column; of columns on a device in one pass each, and one wait for all."""
+    if all(len(values) and is_device_array(values) for values in columns):
+        from oocbe.kernels.cuda.pairs.extents import Extents
+
+        columns = tuple(Extents(columns).read())
+    return [(int(values.min()), int(values.max())) if len(values) else (0, 0) for values in columns]
 
 
 def _reduced(extent: Range, semiring: Semiring, terms: int) -> Range:

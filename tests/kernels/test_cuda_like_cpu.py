@@ -11,6 +11,7 @@ from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.pairs import reduce
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.model.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
 from oocbe.tables.layout import Layout, move_plan
@@ -185,6 +186,10 @@ SHAPES = {
     "keys of two words": ({"a": 1 << 40, "e": 6, "k": 300}, {"b": 1 << 40, "e": 6, "k": 300}),
     "one group": ({"a": 900, "e": 6}, {"b": 800, "e": 6}),
     "nothing alone": ({"e": 4, "k": 9000}, {"k": 9000, "e": 4}),
+    "looked up, all of a domain": ({"a": 50, "e": 6, "k": 30}, {"k": 30, "e": 6}),
+    "looked up, a part of a domain": ({"e": 7, "k": 700}, {"k": 700, "b": 40, "e": 7}),
+    "looked up, the same variables": ({"e": 4, "k": 900}, {"k": 900, "e": 4}),
+    "looked up from keys of two words": ({"a": 1 << 40, "e": 6, "c": 1 << 30, "k": 300}, {"k": 300, "e": 6}),
 }
 
 
@@ -213,8 +218,23 @@ def test_operators(cuda, semiring, shape, shuffled):
         same((a.keys, a.values), (b.keys, b.values), floats=True)
 
 
+@pytest.mark.parametrize("shape", [name for name in SHAPES if "looked up" in name])
+def test_rows_partitioned_before_they_are_looked_up(cuda, shape, monkeypatch):
+    f, g = (random_table(scope, 4000, 5, SEMIRINGS["max-sum"], np.int64, True) for scope in SHAPES[shape])
+    expected = join_maximise(f, g, "e", backend="cpu")
+    calls = []
+    real = reduce.sort_rows
+    monkeypatch.setattr(reduce, "CACHED_BYTES", 0)
+    monkeypatch.setattr(reduce, "sort_rows", lambda *given: calls.append(1) or real(*given))
+    found = join_maximise(f, g, "e", backend="cuda")
+    assert calls == [1]
+    same((found.keys, found.values), (expected.keys, expected.values))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", ["eight values, large groups", "9 to 32 values", "one group"])
+@pytest.mark.parametrize(
+    "shape", ["eight values, large groups", "9 to 32 values", "one group", "looked up, a part of a domain"]
+)
 def test_values_of_all_types(cuda, shape, dtype):
     first, second = SHAPES[shape]
     for semiring in SEMIRINGS.values():

@@ -10,9 +10,9 @@ extern "C" __global__ void set_bits(const u64 *tuples, i64 count, u32 *table) {
     if (i < count) atomicOr(&table[tuples[i] >> 5], 1u << (tuples[i] & 31));
 }
 
-// bits u32 (ceil(rows / 32),): rows whose part u64 (rows,) has no bit in the table.
+// bits u32 (ceil(rows / 32),): rows whose part u64 (rows,) has the bit `wanted` in the table.
 extern "C" __global__ void __launch_bounds__(THREADS)
-mark_unset(const u64 *parts, i64 rows, const u32 *table, u32 *bits) {
+mark_parts(const u64 *parts, i64 rows, const u32 *table, i64 wanted, u32 *bits) {
     i64 first = (i64)blockIdx.x * (THREADS * 4) + threadIdx.x;
     u64 read[4];
     #pragma unroll
@@ -20,12 +20,12 @@ mark_unset(const u64 *parts, i64 rows, const u32 *table, u32 *bits) {
     #pragma unroll
     for (int i = 0; i < 4; i++) {
         i64 row = first + i * THREADS;
-        u32 word = __ballot_sync(ALL_LANES, row < rows && !(table[read[i] >> 5] >> (read[i] & 31) & 1));
+        u32 word = __ballot_sync(ALL_LANES, row < rows && (table[read[i] >> 5] >> (read[i] & 31) & 1) == wanted);
         if (lane_number() == 0 && row < rows) bits[row >> 5] = word;
     }
 }
 
-// mark_unset by bisection: parts u64 (words, rows), tuples u64 (words, count) ascending.
+// mark_parts of unset bits by bisection: parts u64 (words, rows), tuples u64 (words, count) ascending.
 extern "C" __global__ void __launch_bounds__(THREADS)
 mark_absent(const u64 *parts, i64 rows, const u64 *tuples, i64 count, i64 words, u32 *bits) {
     i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;

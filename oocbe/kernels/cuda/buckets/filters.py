@@ -20,16 +20,19 @@ by bisection."""
 
 
 def drop_forbidden(
-    keys: Any, values: Any, parts: Any, forbidden: Any, bits: int, piece_rows: int | None = None
+    keys: Any, values: Any, parts: Any, forbidden: Any, bits: int, piece_rows: int | None = None, keeps: bool = False
 ) -> tuple[Any, Any]:
-    """Rows without a forbidden part; see :meth:`oocbe.kernels.interface.Backend.drop_forbidden`."""
+    """Rows without a forbidden part; see :meth:`oocbe.kernels.interface.Backend.drop_forbidden`.
+
+    keeps : these tuples, of one word, are the allowed ones instead.
+    """
     rows, tuples = len(values), cupy().asarray(forbidden)
     count = tuples.shape[1]
     marks = empty_bits(rows)
-    if bits <= BITMAP_BITS:
+    if bits <= BITMAP_BITS or keeps:
         table = cupy().zeros(max(1, (1 << bits) // 32), dtype=np.uint32)
         launch(_filter_kernel("set_bits"), -(-count // THREADS), THREADS, tuples, count, table)
-        launch(_filter_kernel("mark_unset"), -(-rows // (4 * THREADS)), THREADS, parts, rows, table, marks)
+        launch(_filter_kernel("mark_parts"), -(-rows // (4 * THREADS)), THREADS, parts, rows, table, int(keeps), marks)
     else:
         # The sort requires a payload; it is not used here.
         nothing = cupy().zeros(count, dtype=np.int32)

@@ -1,15 +1,15 @@
 // Marginalise groups of adjacent rows. A block handles TILE rows of any groups: one thread per short group, one warp
 // per long one. The part of a group that began in an earlier tile is a carry, added afterwards.
-// variants: VALUE=int|long long|float|double MARGINALISATION=0|1|2|3
-#define COMBINATION 0
+// With LOOKUP, a row's value is combined with that of the cell of an array to which a plan moves its key.
+// variants: VALUE=int|long long|float|double MARGINALISATION=0|1|2|3 LOOKUP=0|1 COMBINATION=0|1
 #include "integers.cuh"
 #include "values.cuh"
 #include "moves.cuh"
 
 #define THREADS 256
-#define TILE 4096
+// Keys that are looked up are read again for the result, from the second-level cache where the tiles are small.
+#define TILE (LOOKUP ? 1024 : 4096)
 #define SHORT 32
-
 // Reduction over the first `lanes` lanes of a warp, converged; the result is in lane 0.
 __device__ __forceinline__ VALUE over_lanes(VALUE value, u32 lanes) {
     u32 together = lanes == 32 ? ALL_LANES : (1u << lanes) - 1;
@@ -21,12 +21,23 @@ __device__ __forceinline__ VALUE over_lanes(VALUE value, u32 lanes) {
     return value;
 }
 
+// cells (2 ^ bits of a key,): the rows' values at their keys of one word, which differ.
+extern "C" __global__ void __launch_bounds__(THREADS)
+write_cells(const u64 *keys, const VALUE *values, i64 rows, VALUE *cells) {
+    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (row < rows) cells[keys[row]] = values[row];
+}
+
 // values (rows,); starts i64 (groups + 1,) strictly ascending, 0 first, rows last; tiles i64 (blocks + 1,): group of
 // each block's first row, last group. out_keys u64 (words, groups): the first row's key, masked. carries (blocks,) and
 // carried i64 (blocks,): value of the part of a group that began before the block, and that group, or -1.
 extern "C" __global__ void __launch_bounds__(THREADS)
 reduce_tiles(const u64 *keys, const VALUE *values, i64 rows, const i64 *starts, i64 groups, Masks masks, i64 words,
-             const i64 *tiles, u64 *out_keys, VALUE *out_values, VALUE *carries, i64 *carried) {
+             const i64 *tiles, u64 *out_keys, VALUE *out_values, VALUE *carries, i64 *carried
+#if LOOKUP
+             , Plan place, i64 moves, const VALUE *cells
+#endif
+) {
     __shared__ VALUE held[TILE];
     __shared__ i32 long_groups[TILE / SHORT];
     __shared__ i32 longs;
@@ -37,8 +48,22 @@ reduce_tiles(const u64 *keys, const VALUE *values, i64 rows, const i64 *starts, 
         longs = 0;
         carried[blockIdx.x] = starts[first] < begin ? first : -1;
     }
+#if LOOKUP
+    u64 cell[TILE / THREADS];
+    #pragma unroll
+    for (int i = 0; i < TILE / THREADS; i++) {
+        i64 row = begin + i * THREADS + threadIdx.x;
+        if (row < end) cell[i] = moved_word(keys, rows, row, place, moves);
+    }
+    #pragma unroll
+    for (int i = 0; i < TILE / THREADS; i++) {
+        i64 row = begin + i * THREADS + threadIdx.x;
+        if (row < end) held[row - begin] = combine(values[row], cells[cell[i]]);
+    }
+#else
     #pragma unroll 4
     for (i64 row = begin + threadIdx.x; row < end; row += THREADS) held[row - begin] = values[row];
+#endif
     __syncthreads();
 
     auto write = [&](i64 group, i64 start, VALUE value) {

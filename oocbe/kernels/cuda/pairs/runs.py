@@ -58,18 +58,8 @@ class Runs:
         """Groups of rows as groups of runs: first run and number of runs, int64 (groups,) each."""
         groups = len(row_starts)
         starts, counts = cupy().empty(groups, dtype=np.int64), cupy().empty(groups, dtype=np.int64)
-        marks = self.heads.bits, self.heads.before, self.heads.rows
-        launch(
-            _other_kernel("count_runs"),
-            -(-groups // THREADS),
-            THREADS,
-            row_starts,
-            row_counts,
-            groups,
-            *marks,
-            starts,
-            counts,
-        )
+        arguments = row_starts, row_counts, groups, self.heads.bits, self.heads.before, self.heads.rows, starts, counts
+        launch(_other_kernel("count_runs"), -(-groups // THREADS), THREADS, *arguments)
         return starts, counts
 
 

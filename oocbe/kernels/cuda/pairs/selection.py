@@ -67,18 +67,8 @@ def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
     states = cupy().zeros(tiles + 1, dtype=np.uint64)
     first = aligned(first)
     second = first if second is None else aligned(second)
-    launch(
-        kernel("prefix", "prefix_sum", TERM=term),
-        tiles,
-        PREFIX_THREADS,
-        first,
-        second,
-        out,
-        entries,
-        part,
-        states,
-        states[tiles:],
-    )
+    arguments = first, second, out, entries, part, states, states[tiles:]
+    launch(kernel("prefix", "prefix_sum", TERM=term), tiles, PREFIX_THREADS, *arguments)
     return out
 
 

@@ -54,9 +54,9 @@ def _sort_column(column: Any, payload: Any, ranges: Sequence[BitRange], own: boo
     """
     if not is_available():
         return _sort_by_cupy(column, payload, ranges)
-    # From the caller's keys to new buffers, one range needs no copy; several ranges, or an input that may be
-    # overwritten, alternate between two buffers, without temporary copies.
-    to_and_fro = own or len(ranges) > 1
+    # From the caller's keys to new buffers, one range needs no copy; several ranges alternate between two buffers,
+    # without temporary copies.
+    to_and_fro = len(ranges) > 1
     columns = [column if own or not to_and_fro else column.copy(), cupy().empty_like(column)]
     payloads = [payload.copy() if to_and_fro else payload, cupy().empty_like(payload)]
     buffers = Buffers(columns, payloads, to_and_fro)
