@@ -190,14 +190,10 @@ def check_targets(problem: Path | None = None, workdir: Path | None = None, **na
             raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
         if target.is_dir():
             raise UsageError(f"{flag} {target}: this is a folder; name a file")
-        if problem is not None and _are_one_file(target, problem):
+        # Only regular files: a terminal may be both input and output.
+        if problem is not None and target.is_file() and problem.is_file() and target.samefile(problem):
             raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
     for (_, first), (flag, second) in itertools.combinations(targets, 2):
         if first.resolve() == second.resolve() and not first.is_char_device():
             what = "solution" if first is named.get("solution") else "trace"
             raise UsageError(f"{flag} {second}: the {what} goes there; name another file")
-
-
-def _are_one_file(one: Path, other: Path) -> bool:
-    """Whether two paths name the same regular file; a terminal may be both input and output."""
-    return one.is_file() and other.is_file() and one.samefile(other)

@@ -13,7 +13,6 @@ from oocbe.cli.flags import command, load_model
 from oocbe.cli.output import print_answer
 
 if TYPE_CHECKING:
-    from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
@@ -80,27 +79,22 @@ def describe_file(path: Path, format_name: str | None) -> dict[str, object]:
 
     model = load_model(path, format_name)
     if isinstance(model, LinearSystem):
-        return describe_system(model)
+        return {
+            "kind": "linear system",
+            "name": model.name,
+            "sense": "max" if model.maximises else "min",
+            "variables": model.variables,
+            "integral_variables": int(model.integral.sum()),
+            "rows": model.rows,
+            "non_zeros": len(model.coefficients),
+            "largest_integers": "beyond 64-bit floats" if model.is_exact else "within 64-bit floats",
+        }
     if isinstance(model, Problem):
         return describe_problem(model)
     if isinstance(model, Dcop):
         return describe_problem(model.problem) | {"agents": len(model.agents)}
     more = {"short_tables": len(model.short_tables), "left_out": list(model.left_out)}
     return describe_problem(model.problem) | more
-
-
-def describe_system(system: LinearSystem) -> dict[str, object]:
-    """Figures about a linear system, as JSON types."""
-    return {
-        "kind": "linear system",
-        "name": system.name,
-        "sense": "max" if system.maximises else "min",
-        "variables": system.variables,
-        "integral_variables": int(system.integral.sum()),
-        "rows": system.rows,
-        "non_zeros": len(system.coefficients),
-        "largest_integers": "beyond 64-bit floats" if system.is_exact else "within 64-bit floats",
-    }
 
 
 def describe_problem(problem: Problem) -> dict[str, object]:

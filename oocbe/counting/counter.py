@@ -115,14 +115,8 @@ def count_formula(formula: Formula, scores: NDArray[np.float64], memory: int) ->
         elif outcome == ARENA_FULL:
             solver = solver._replace(arena=_doubled(solver.arena))
         elif outcome != PAUSED:
-            levels = levels._replace(
-                variables=_doubled(levels.variables),
-                words=_doubled(levels.words),
-                first_variable=_doubled(levels.first_variable),
-                first_word=_doubled(levels.first_word),
-                hash=_doubled(levels.hash),
-                has_shown=_doubled(levels.has_shown),
-            )
+            full = ("variables", "words", "first_variable", "first_word", "hash", "has_shown")
+            levels = levels._replace(**{name: _doubled(getattr(levels, name)) for name in full})
     return _counted(solver, formula.multiplier * _combined(levels.count[0, 0].tolist(), primes))
 
 
@@ -142,11 +136,9 @@ def _levels(formula: Formula, primes: int) -> Levels:
         **{name: np.zeros(n + 1, dtype=np.int64) for name in ("trail", "decision", "branch")},
         **{name: np.zeros(n + 1, dtype=np.int64) for name in ("component", "base", "mark")},
         count=np.ones((n + 1, 2, primes), dtype=np.int64),
-        first_variable=np.zeros(room + 1, dtype=np.int64),
-        first_word=np.zeros(room + 1, dtype=np.int64),
+        **{name: np.zeros(room + 1, dtype=np.int64) for name in ("first_variable", "first_word")},
+        **{name: np.zeros(room, dtype=np.int64) for name in ("words", "hash")},
         variables=np.zeros(room, dtype=np.int32),
-        words=np.zeros(room, dtype=np.int64),
-        hash=np.zeros(room, dtype=np.int64),
         has_shown=np.zeros(room, dtype=np.uint8),
         frequency=np.zeros(n, dtype=np.int32),
         variable_seen=np.zeros(n, dtype=np.int64),
@@ -200,15 +192,7 @@ def _more_cache(solver: Solver, levels: Levels, cache: Cache, memory: int) -> Ca
         return cache
     if not is_full:
         return cache._replace(words=_doubled(cache.words))
-    made = Cache(
-        first=_doubled(cache.first),
-        next=_doubled(cache.next),
-        hash=_doubled(cache.hash),
-        used=_doubled(cache.used),
-        word=_doubled(cache.word),
-        words=cache.words,
-        count=_doubled(cache.count),
-    )
+    made = Cache(*map(_doubled, cache))._replace(words=cache.words)
     index_entries(solver, made)
     return made
 

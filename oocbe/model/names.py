@@ -97,7 +97,7 @@ def value_index(variable: Variable, value: object) -> int:
         return found[0]
     if position is None:
         raise unknown_value(variable, value)
-    if not str(value).startswith("#") and _has_numbers(variable):
+    if not str(value).startswith("#") and variable.labels is not None and variable.values_by_label[1]:
         label = variable.label(position)
         _warn(variable, f"no label equals {text}: it is taken as a position, of the value with the label {label!r}")
     return position
@@ -146,10 +146,6 @@ def _position(variable: Variable, text: str) -> int | None:
         return None
     digits = written.lstrip("0") or "0"
     return int(digits) if len(digits) < 20 and int(digits) < variable.size else None
-
-
-def _has_numbers(variable: Variable) -> bool:
-    return variable.labels is not None and bool(variable.values_by_label[1])
 
 
 def _warn(variable: Variable, text: str) -> None:

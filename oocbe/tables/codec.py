@@ -76,7 +76,7 @@ def encode(column: NDArray[Any]) -> NDArray[np.uint64]:
     -------
     uint64 (words,): the packed chunk.
     """
-    words = _as_words(column)
+    words: NDArray[Any] = np.ascontiguousarray(column).view(np.int32 if column.dtype.itemsize == 4 else np.uint64)
     signed = column.dtype.kind != "u"
     rotation = best_rotation(words, SAMPLE_ROWS, SAMPLES) if not signed and len(words) else 0
     blocks = -(-len(column) // BLOCK)
@@ -149,8 +149,3 @@ def decode(data: bytes | memoryview, rows: int, out: NDArray[Any], start: int = 
     target = out.view(np.uint32 if out.dtype.itemsize == 4 else np.uint64)
     if len(out):
         unpack_blocks(headers, chunk[first_payload:], rotation, target, start // BLOCK, -(-stop // BLOCK), start, stop)
-
-
-def _as_words(column: NDArray[Any]) -> NDArray[Any]:
-    """A column as the loops take it: uint64, or int32 for items of four bytes."""
-    return np.ascontiguousarray(column).view(np.int32 if column.dtype.itemsize == 4 else np.uint64)

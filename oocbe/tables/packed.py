@@ -245,7 +245,9 @@ class PackedKeys:
     def look_bytes(self) -> int:
         """Bytes read from disk and kept per searching thread, for the largest chunk; 0 for tables in memory."""
         keys = self._table.columns[: self._table.layout.words]
-        return sum(column.largest_bytes for column in keys if isinstance(column, StoredColumn))
+        return sum(
+            8 * int(np.diff(column.starts).max(initial=0)) for column in keys if isinstance(column, StoredColumn)
+        )
 
     def forget(self) -> None:
         """Release the data of each thread: a chunk's key words, and a block."""
@@ -395,11 +397,6 @@ class StoredColumn:
     def nbytes(self) -> int:
         """Bytes on disk."""
         return 8 * int(self.starts[-1])
-
-    @property
-    def largest_bytes(self) -> int:
-        """Bytes of the largest chunk."""
-        return 8 * int(np.diff(self.starts).max(initial=0))
 
     def chunks(self, first: int, last: int) -> ChunkFiles:
         """Chunks ``first`` to ``last``, without the latter."""

@@ -203,7 +203,7 @@ LOOPS = {
     "linear_probes._spread": A_ROW,
     "linear_probes._propagate_exact": A_ROW,
     "linear_probes.propagate_probes": FLAG,
-    "linear_rows._propagate_marked": FLAG,
+    "linear_rows.propagate_round": FLAG,
     "linear_rows.propagate_row": "the entries of one row, twice; its caller looks",
     "linear_rows.tile_rows": ONE_PASS,
     "local_cuts.heaviest": NODES,

@@ -148,11 +148,6 @@ class _Best:
             return INFEASIBLE if self.value == -math.inf else EXACT
         return BOUNDED if self.lower > -math.inf and self.upper < math.inf else ESTIMATED
 
-    @property
-    def clamped(self) -> float | None:
-        """The value within the bounds."""
-        return None if self.value is None else min(max(self.value, self.lower), self.upper)
-
 
 def anytime(
     task: str,
@@ -223,7 +218,7 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
             task=task,
             status=ESTIMATED if task == "MAR" and best.status == BOUNDED else best.status,
             variables=problem.variables,
-            value=best.clamped,
+            value=None if best.value is None else min(max(best.value, best.lower), best.upper),
             lower=best.lower,
             upper=best.upper,
             method=best.method,

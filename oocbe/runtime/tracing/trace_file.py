@@ -76,7 +76,7 @@ class TraceFile:
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
         self._began, self._cpu_before = time.perf_counter_ns(), time.process_time()
         refuse_url(path, "a trace")
-        self._file = _created(path)
+        self._file = cast(IO[bytes], gzip.open(path, "wb", 5) if path.suffix == ".gz" else path.open("wb"))  # noqa: SIM115
         self._known: set[tuple[str, int]] = set()
         head = {"name": HEAD, "ph": "M", "pid": 0, "args": {"version": VERSION, **(about or {})}}
         try:
@@ -232,10 +232,6 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def _plain(number: Any) -> object:
     """A NumPy number as a Python number."""
     return number.item()
-
-
-def _created(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "wb", 5) if path.suffix == ".gz" else path.open("wb"))
 
 
 @contextmanager

@@ -222,11 +222,9 @@ def propagate_probes(
     longest = 0
     for row in range(row_count):
         longest = max(longest, rows.starts[row + 1] - rows.starts[row])
-    changes = Changes(
-        np.zeros(1, dtype=np.int64), np.empty(longest, dtype=np.int64), np.empty(longest), np.empty(longest)
-    )
+    variables, sums = np.empty(longest, dtype=np.int64), np.empty((4, LANES))
+    changes = Changes(np.zeros(1, dtype=np.int64), variables, np.empty(longest), np.empty(longest), sums)
     found = Found(np.empty(1, dtype=np.int64), np.empty(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    sums = np.empty((4, LANES))
     for probe in range(first, last):
         if stop[0] != 0:
             break
@@ -246,7 +244,7 @@ def propagate_probes(
                 fails = _propagate_exact(rows, exact, state, row, but)
                 continue
             found.row[0] = -1
-            propagate_row(rows, row, state.lower, state.upper, state.lower, state.upper, rounding, found, changes, sums)
+            propagate_row(rows, row, state.lower, state.upper, state.lower, state.upper, rounding, found, changes)
             for change in range(changes.count[0]):
                 was_low, was_high = changes.lower[change], changes.upper[change]
                 _spread(rows, exact, state, changes.variables[change], was_low, was_high, but)

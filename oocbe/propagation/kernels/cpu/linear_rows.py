@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import helper, inline, jit, without_allocation
+from oocbe.kernels.cpu.jit import borrowing, helper, inline, jit
 
 HALF_UNIT = 2.0**-53
 """How far a rounded result is off at most, in parts of it."""
@@ -92,19 +92,21 @@ class Found(NamedTuple):
 class Changes(NamedTuple):
     """Bounds that a row has changed, in its order, and what they were; room for the entries of the longest row.
 
-    count : int64 (1,). variables : int64. lower, upper : float64.
+    count : int64 (1,). variables : int64. lower, upper : float64. sums : float64 (4, LANES), scratch.
     """
 
     count: Any
     variables: Any
     lower: Any
     upper: Any
+    sums: Any
 
 
 def room_for_changes(rows: LinearRows) -> Changes:
     """Room for what a row may change."""
     longest = int(np.diff(rows.starts).max(initial=0))
-    return Changes(np.zeros(1, dtype=np.int64), np.empty(longest, dtype=np.int64), *np.empty((2, longest)))
+    variables, (lower, upper) = np.empty(longest, dtype=np.int64), np.empty((2, longest))
+    return Changes(np.zeros(1, dtype=np.int64), variables, lower, upper, np.empty((4, LANES)))
 
 
 @inline
@@ -151,7 +153,7 @@ def _is_better(new: Any, old: Any, is_integral: Any, progress: Any) -> Any:
     return new - old > progress * max(1.0, abs(new))
 
 
-@jit
+@borrowing
 def propagate_round(
     rows: Any,
     old_lower: Any,
@@ -183,29 +185,6 @@ def propagate_round(
     changes : :func:`room_for_changes`.
     stop : the flag that ends it early; rows that were not propagated stay marked.
     """
-    sums = np.empty((4, LANES))
-    return _propagate_marked(
-        rows, old_lower, old_upper, lower, upper, marked, again, simultaneous, rounding, found, changes, sums, stop
-    )
-
-
-@without_allocation
-def _propagate_marked(
-    rows: Any,
-    old_lower: Any,
-    old_upper: Any,
-    lower: Any,
-    upper: Any,
-    marked: Any,
-    again: Any,
-    simultaneous: Any,
-    rounding: Any,
-    found: Any,
-    changes: Any,
-    sums: Any,
-    stop: Any,
-) -> Any:
-    """The loop of :func:`propagate_round`; ``sums`` : float64 (4, LANES), overwritten."""
     better = 0
     for row in range(len(rows.row_lower)):
         if stop[0] != 0:
@@ -213,7 +192,7 @@ def _propagate_marked(
         if marked[row] == 0:
             continue
         marked[row] = 0
-        better += propagate_row(rows, row, old_lower, old_upper, lower, upper, rounding, found, changes, sums)
+        better += propagate_row(rows, row, old_lower, old_upper, lower, upper, rounding, found, changes)
         if found.row[0] >= 0:
             break
         # What one side of a row tightens is not what it reads.
@@ -237,14 +216,12 @@ def propagate_row(
     rounding: Any,
     found: Any,
     changes: Any,
-    sums: Any,
 ) -> Any:
     """Propagate one row, as in :func:`propagate_round`; returns how often a bound got better.
 
     changes : overwritten; a variable is there once where its lower bound, its upper bound or both have changed.
-    sums : float64 (4, LANES), scratch.
     """
-    changes.count[0] = 0
+    changes.count[0], sums = 0, changes.sums
     first, last = rows.starts[row], rows.starts[row + 1]
     side_low, side_high = rows.row_lower[row], rows.row_upper[row]
     kind = rows.kinds[row]
