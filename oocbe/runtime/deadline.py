@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
@@ -127,9 +126,7 @@ class Deadline:
         self._tokens.append(_innermost.set(self))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _innermost.reset(self._tokens.pop())
         self.close()
 

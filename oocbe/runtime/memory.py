@@ -14,7 +14,6 @@ import os
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from oocbe.errors import ResourceError
@@ -123,9 +122,7 @@ class MemoryLimit:
         self._tokens.append(_innermost.set(self))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _innermost.reset(self._tokens.pop())
         if _innermost.get() is None and error is not None and is_want_of_memory(error):
             details = f" ({error})" if str(error) else ""

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from oocbe.errors import ResourceError, without_frames
@@ -118,9 +117,7 @@ class Worklist(Generic[Piece]):
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception) or self.is_alone or not self._is_too_large(error):
             return False
         self._error = without_frames(error)  # the frames refer to the failed attempt's arrays

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
@@ -54,9 +53,7 @@ class Tables:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.deadline.close()
         self.store.close(interrupted=kind is not None)
 

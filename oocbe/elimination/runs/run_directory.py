@@ -31,7 +31,6 @@ import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
@@ -108,9 +107,7 @@ class RunDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         messages = 0 if error is None else self.message_count()
         if error is not None and messages:
             error.add_note(f"{amount(messages, 'message')} published in {self.path}; --resume goes on from there")
