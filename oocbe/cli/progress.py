@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from oocbe.cli.output import note, seconds
+from oocbe.elimination.observer import Observer
 from oocbe.runtime.advance import advance
 from oocbe.runtime.compilation import SENTENCE, compilation
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from oocbe.elimination.plan.plan import Plan
-    from oocbe.model.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
 """Time between two log lines, in seconds, if standard error is no terminal."""
@@ -33,7 +33,11 @@ BAR_WIDTH = 20
 """Width of the bar, in characters."""
 
 
-class SilentObserver:
+Number = int | float | None
+"""A bound or a value, or none yet."""
+
+
+class SilentObserver(Observer):
     """Shows nothing; the base class of the others."""
 
     def __enter__(self) -> Self:
@@ -44,20 +48,6 @@ class SilentObserver:
 
     def close(self) -> None:
         """End the display."""
-
-    def started(self, plan: Plan) -> None:
-        """Do nothing."""
-
-    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Do nothing."""
-
-    def bounds_changed(
-        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
-    ) -> None:
-        """Do nothing."""
-
-    def finished(self, result: Result) -> None:
-        """Do nothing."""
 
 
 class VerboseObserver(SilentObserver):
@@ -71,9 +61,7 @@ class VerboseObserver(SilentObserver):
         """Print the bucket."""
         note(_bucket_line(number, total, variable, rows, bytes))
 
-    def bounds_changed(
-        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
-    ) -> None:
+    def bounds_changed(self, lower: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
         """Print the bounds and the incumbent."""
         note(f"{_bounds_line(lower, value)} ({why})")
 
@@ -101,9 +89,7 @@ class LogObserver(SilentObserver):
         self._latest = "elimination begins"
         self._begin_to_log()
 
-    def bounds_changed(
-        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
-    ) -> None:
+    def bounds_changed(self, lower: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
         """Store bounds and incumbent for the next line, or print them if the last line is old."""
         self._known = _bounds_line(lower, value)
         now = time.monotonic()
@@ -179,9 +165,7 @@ class BarObserver(SilentObserver):
             text = f"{variable}: {rows:,} rows, {format_bytes(bytes)}{self._known}"
             self._progress.update(self._task, completed=number, total=total, description=text)
 
-    def bounds_changed(
-        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
-    ) -> None:
+    def bounds_changed(self, lower: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
         """Show bounds and incumbent with the next bucket."""
         self._known = f"; {_bounds_line(lower, value)}"
 
@@ -222,7 +206,7 @@ def _percent(share: float) -> str:
     return f"{percent:.2g} %" if percent < 99.5 else f"{percent:,.0f} %"
 
 
-def _bounds_line(lower: int | float | None, value: int | float | None) -> str:
+def _bounds_line(lower: Number, value: Number) -> str:
     """Bound, incumbent and gap, if known."""
     parts = [f"{name} {number:,}" for name, number in (("bound", lower), ("incumbent", value)) if number is not None]
     if lower is not None and value is not None:
