@@ -164,7 +164,7 @@ def _homes(variables: int, cliques: Sequence[Clique], rows: Sequence[CliqueRows]
             if clique_of[v] < 0 or rows[number].rows < rows[clique_of[v]].rows:
                 clique_of[v] = number
     for number, clique in enumerate(looked(cliques)):
-        for v in clique.variables[: clique.separator]:
+        for v in clique.shared:
             least = rows[clique_of[v]].rows if separator_of[v] < 0 else rows[separator_of[v]].separator_rows
             if rows[number].separator_rows < least:
                 separator_of[v] = number

@@ -30,6 +30,11 @@ class Clique:
     parent: int | None
 
     @property
+    def shared(self) -> tuple[int, ...]:
+        """Variables of the separator."""
+        return self.variables[: self.separator]
+
+    @property
     def own(self) -> tuple[int, ...]:
         """Variables that are not in the separator."""
         return self.variables[self.separator :]

@@ -137,7 +137,7 @@ def checked_cliques(record: Mapping[str, Any], variables: int) -> tuple[Clique, 
         if parent is not None:
             if not number < parent < len(cliques):
                 raise ValueError(f"clique {number} comes after its parent")
-            if not set(clique.variables[: clique.separator]) <= set(cliques[parent].variables):
+            if not set(clique.shared) <= set(cliques[parent].variables):
                 raise ValueError(f"clique {number} shares other variables with its parent")
     if sorted(v for clique in cliques for v in clique.own) != list(range(variables)):
         raise ValueError("cliques do not have each variable once")

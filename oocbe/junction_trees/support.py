@@ -60,6 +60,14 @@ class Trie:
     children: NDArray[np.int32]
     starts: tuple[int, ...]
 
+    @classmethod
+    def of(cls, scope: tuple[int, ...], values: NDArray[Any] | None, sizes: Sequence[int]) -> Trie:
+        """The trie of rows, (variables, rows), sorted; None: all assignments."""
+        if values is None:
+            return cls(scope, np.empty(0, dtype=np.int32), (COMPLETE,) * len(scope))
+        children, starts = trie_children(values, np.array([sizes[v] for v in scope], dtype=np.int64))
+        return cls(scope, children, tuple(starts[:-1].tolist()))
+
 
 ROW_BYTES = 96
 """Estimated bytes per row: its values, weight and maps, and a sweep's data."""
@@ -99,39 +107,29 @@ def clique_rows(
         own = [weights.tables[t] for t in assigned[number]]
         wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} - tries.keys()]
         left -= sum(trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)
-        scopes = [(cliques[c].variables[: cliques[c].separator], found[c].separator_rows) for c in children[number]]
-        if left - sum(trie_bytes(scope, rows, sizes) for scope, rows in scopes) < 0:
+        below = [(cliques[c].shared, found[c]) for c in children[number]]
+        if left - sum(trie_bytes(scope, rows.separator_rows, sizes) for scope, rows in below) < 0:
             raise ResourceError(too_large)
         for t in (*assigned[number], *covered[number]):
             if t not in tries:
-                tries[t] = trie_of(weights.tables[t], sizes)
+                tries[t] = Trie.of(weights.tables[t].scope, weights.tables[t].values, sizes)
         joined = [tries[t] for t in (*assigned[number], *covered[number])]
-        below = [
-            separator_trie(
-                cliques[c].variables[: cliques[c].separator], _separator_values(cliques[c], found[c], sizes), sizes
-            )
-            for c in children[number]
-        ]
-        listed = [i for i, table in enumerate(own) if table.weights is not None]
-        entered = [i for i, table in enumerate(own) if table.input is not None]
         first = len(joined)
-        wanted = [*listed, *entered, *range(first, first + len(below))]
+        joined += [Trie.of(scope, _separator_values(scope, rows, sizes), sizes) for scope, rows in below]
+        listed = [i for i, table in enumerate(own) if table.weights is not None]
+        entered = {table.input: i for i, table in enumerate(own) if table.input is not None}
+        wanted = [*listed, *entered.values(), *range(first, len(joined))]
         row_bytes = len(clique.variables) * kind.itemsize + 4 * len(wanted) + 16
         # While a join grows its arrays, rows are in the old arrays and in new ones of twice the length.
         most_rows = left // max(ROW_BYTES, 3 * row_bytes)
-        values, numbers, groups, finished = Join(clique, [*joined, *below], wanted, sizes, kind).rows(most_rows)
+        values, numbers, groups, finished = Join(clique, joined, wanted, sizes, kind).rows(most_rows)
         if not finished:
             raise ResourceError(too_large)
         left -= values.shape[1] * max(ROW_BYTES, row_bytes)
         product = product_of([own[i] for i in listed], numbers[: len(listed)], values.shape[1], weights.is_log)
         rest = numbers[len(listed) :]
-        inputs = {
-            number: rows_of
-            for number, rows_of in zip((own[i].input for i in entered), rest, strict=False)
-            if number is not None
-        }
         maps = dict(zip(children[number], rest[len(entered) :], strict=True))
-        found.append(CliqueRows(values, groups, maps, inputs, product))
+        found.append(CliqueRows(values, groups, maps, dict(zip(entered, rest, strict=False)), product))
         if clique_done is not None:
             clique_done(number + 1, len(cliques), clique, values.shape[1])
     check_deadline()
@@ -179,20 +177,10 @@ def certain_rows(
     return rows
 
 
-def trie_of(table: WeightTable, sizes: Sequence[int]) -> Trie:
-    """The trie of a factor's rows."""
-    return _complete(table.scope) if table.values is None else _trie(table.scope, table.values, sizes)
-
-
-def separator_trie(scope: tuple[int, ...], values: NDArray[Any] | None, sizes: Sequence[int]) -> Trie:
-    """The trie of the rows of a separator, (variables, rows), sorted; None: all assignments."""
-    return _complete(scope) if values is None else _trie(scope, values, sizes)
-
-
-def _separator_values(clique: Clique, rows: CliqueRows, sizes: Sequence[int]) -> NDArray[Any] | None:
-    if rows.separator_rows == math.prod(sizes[v] for v in clique.variables[: clique.separator]):
+def _separator_values(scope: Sequence[int], rows: CliqueRows, sizes: Sequence[int]) -> NDArray[Any] | None:
+    if rows.separator_rows == math.prod(sizes[v] for v in scope):
         return None
-    return np.ascontiguousarray(rows.values[: clique.separator, rows.groups[:-1]])
+    return np.ascontiguousarray(rows.values[: len(scope), rows.groups[:-1]])
 
 
 def trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
@@ -202,15 +190,6 @@ def trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
         cells += nodes * sizes[v]
         nodes = min(rows, nodes * sizes[v])
     return 4 * cells
-
-
-def _complete(scope: tuple[int, ...]) -> Trie:
-    return Trie(scope, np.empty(0, dtype=np.int32), (COMPLETE,) * len(scope))
-
-
-def _trie(scope: tuple[int, ...], values: NDArray[Any], sizes: Sequence[int]) -> Trie:
-    children, starts = trie_children(values, np.array([sizes[v] for v in scope], dtype=np.int64))
-    return Trie(scope, children, tuple(starts[:-1].tolist()))
 
 
 class Join:

@@ -24,16 +24,7 @@ from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import number_rows
 from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
-from oocbe.junction_trees.support import (
-    Join,
-    Trie,
-    certain_rows,
-    places_of,
-    product_of,
-    separator_trie,
-    trie_bytes,
-    trie_of,
-)
+from oocbe.junction_trees.support import Join, Trie, certain_rows, places_of, product_of, trie_bytes
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
@@ -209,8 +200,8 @@ class RowMaker:
                 f"bytes, more than memory has room for, {self._memory // 2:,}; allow more memory, or find a better "
                 "order (order_seconds)"
             )
-        tries = [trie_of(t, self._sizes) for t in tables]
-        tries += [separator_trie(own.separator, self._separator_values(own), self._sizes) for own in below]
+        tries = [Trie.of(t.scope, t.values, self._sizes) for t in tables]
+        tries += [Trie.of(own.separator, self._separator_values(own), self._sizes) for own in below]
         return tries, [*self._listed(number), *range(len(tables), len(tries))]
 
     def _separator_values(self, owner: StoredClique) -> NDArray[Any] | None:
