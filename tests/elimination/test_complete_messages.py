@@ -158,7 +158,7 @@ def test_a_race_gives_complete_messages_up_as_well():
         Forward(prepared, False, store, row_cap=2, tables="complete").run()
     largest = 4**4
     with MessageStore(1 << 30) as store:
-        cap = -(-largest // Tuning().cells_a_capped_row)
+        cap = -(-largest // Tuning().steps_a_row)
         assert Forward(prepared, False, store, row_cap=cap, tables="complete").run().largest_rows == largest
 
 

@@ -87,7 +87,7 @@ class CompleteMessages:
 
     def check_cap(self, bucket: Bucket, row_cap: int | None) -> None:
         """Raise :class:`TooManyRowsError` if a message has far more cells than the race's row cap."""
-        if row_cap is not None and self._cells(bucket.separator) > row_cap * tuning().cells_a_capped_row:
+        if row_cap is not None and self._cells(bucket.separator) > row_cap * tuning().steps_a_row:
             raise TooManyRowsError(len(bucket.separator), row_cap)
 
     def is_certain(self, bucket: Bucket, made: CompleteTable) -> bool:
@@ -233,7 +233,7 @@ class CompleteMessages:
         like = Schema(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
-        space = MemoryPlan(Budget(int(room * tuning().fill_share)), self._store.budget, 1, self._engine.piece_rows)
+        space = MemoryPlan(Budget(int(room * tuning().lone_share)), self._store.budget, 1, self._engine.piece_rows)
         values = cell_pieces(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
         return scratch.enter_context(self._store.scratch_cells(like, values))
 

@@ -116,7 +116,7 @@ class PiecewiseBucket:
         def finished(exponent: int, substitutions: Substitutions | None, sign: int) -> tuple[Message, int]:
             left = scratch.chunks()
             if substitutions is not None:
-                cache = ChunkCache(int(self._room * tuning().chunks_share))
+                cache = ChunkCache(int(self._room * tuning().lone_share))
                 left = DominanceStream(scratch, substitutions, sign, cache, engine.streams, engine.deadline).tables()
             with closing(left):
                 table, rest = self._first((scaled_by(table, exponent) for table in left), join)

@@ -122,7 +122,7 @@ def finish_segment(segment: RestSegment) -> PartResult:
         if segment.substitutions is None:
             rows: Iterable[Table] = (table.read(table.chunk_start(c), table.chunk_start(c + 1)) for c in chunks)
         else:
-            cache = ChunkCache(int(room * tuning().chunks_share))
+            cache = ChunkCache(int(room * tuning().lone_share))
             arguments = (segment.substitutions, segment.sign, cache, engine.streams, engine.deadline, chunks)
             rows = DominanceStream(table, *arguments).tables()
         scaled = (scaled_by(part, segment.exponent) for part in rows)

@@ -51,13 +51,12 @@ class PieceRoom:
     @property
     def input_bytes(self) -> int:
         """Bytes of a piece's rows."""
-        numbers = tuning()
-        return int(self._piece * numbers.piece_input_share) // numbers.piece_input_copies
+        return int(self._piece * tuning().piece_input_share)
 
     def result_rows(self, row_bytes: int) -> int:
         """Maximum rows of a piece's result; at least one."""
         numbers = tuning()
-        room = int(self._piece * (1 - numbers.piece_input_share))
+        room = int(self._piece * (1 - 2 * numbers.piece_input_share))
         rows = max(1, room // (numbers.piece_result_copies * row_bytes))
         return rows if self.piece_rows is None else min(rows, self.piece_rows)
 

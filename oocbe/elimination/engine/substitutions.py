@@ -171,7 +171,7 @@ class DominanceStream:
         high = table.first_chunk_not_below(last, low, table.chunk_count)
         if high == table.chunk_count or table.chunk_keys(high)[0] > last:
             high -= 1
-        if high - low < tuning().near_chunks or len(rows) == 1:
+        if high - low < 2 or len(rows) == 1:  # else the substitutes may be far apart
             return set(range(low, high + 1))
         middle = len(rows) // 2
         return self._chunks_of(keys, rows[:middle], moved) | self._chunks_of(keys, rows[middle:], moved)

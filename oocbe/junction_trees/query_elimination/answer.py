@@ -119,7 +119,7 @@ class QueryAnswer:
         plan = self._plan(asked)
         trees = [plan.tree(group) for group in plan.groups]
         width = max((len(clique.variables) - 1 for tree in trees for clique in tree.cliques), default=0)
-        scopes = [tree.separator(number) for tree in trees for number in range(len(tree.cliques))]
+        scopes = [clique.shared for tree in trees for clique in tree.cliques]
         cells = [math.prod(len(self._case.kept[v]) for v in scope) for scope in scopes]
         order = dict.fromkeys(v for group in plan.groups for v in group.order.order)
         rest = [v for v in range(len(self._sizes)) if v not in order]

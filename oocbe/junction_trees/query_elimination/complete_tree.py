@@ -142,11 +142,6 @@ class CompleteTree:
             known = self._size_arrays[variables] = np.array([self._sizes[v] for v in variables], dtype=np.int64)
         return known
 
-    def separator(self, number: int) -> tuple[int, ...]:
-        """Variables that a clique shares with its parent."""
-        clique = self.cliques[number]
-        return clique.variables[: clique.separator]
-
     def places(self, asked: Collection[int]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
         """The smallest table that has each target: targets by clique, and targets by clique of the separator.
 
@@ -154,7 +149,7 @@ class CompleteTree:
         """
         best = {v: (self.cells[self._home[v]], self._home[v], False) for v in asked}
         for number in range(len(self.cliques)):
-            scope = self.separator(number)
+            scope = self.cliques[number].shared
             cells = math.prod(self._sizes[v] for v in scope)
             for v in scope:
                 if v in best and cells < best[v][0]:
@@ -191,9 +186,9 @@ class _Sweep:
             if not self._is_log and sum(table.least for table in inputs) < LEAST_PRODUCT:
                 raise UnderflowError
             if self._is_small(clique.variables):
-                (values,) = self._added_up(inputs, clique.variables, [tree.separator(number)])
+                (values,) = self._added_up(inputs, clique.variables, [clique.shared])
             else:
-                values = self._eliminate(inputs, tree.separator(number), clique.own)
+                values = self._eliminate(inputs, clique.shared, clique.own)
             if is_device_array(values) or self._is_log:
                 greatest = float(values.max())
             else:
@@ -202,13 +197,13 @@ class _Sweep:
                 return -math.inf
             if self._is_log:
                 logarithm += greatest
-                self._up[number] = _Table(tree.separator(number), values - greatest, 0.0)
+                self._up[number] = _Table(clique.shared, values - greatest, 0.0)
                 continue
             logarithm += math.log(greatest)
             if is_device_array(values):
                 values /= greatest
                 least = float(values[values > 0].min())
-            self._up[number] = _Table(tree.separator(number), values, math.log2(least))
+            self._up[number] = _Table(clique.shared, values, math.log2(least))
         return logarithm
 
     def distribute(self, asked: Collection[int]) -> dict[int, NDArray[np.float64]]:
@@ -228,10 +223,10 @@ class _Sweep:
             if number in down:
                 inputs.append(down.pop(number))
             children = [c for c in tree._children[number] if c in needed or c in at_separators]
-            wanted = [tree.separator(c) for c in children] + [(v,) for v in at_cliques.get(number, ())]
+            wanted = [tree.cliques[c].shared for c in children] + [(v,) for v in at_cliques.get(number, ())]
             shares = self._shares(inputs, tree.cliques[number].variables, wanted)
             for child, share in zip(children, shares, strict=False):
-                scope = tree.separator(child)
+                scope = tree.cliques[child].shared
                 for v in at_separators.get(child, ()):
                     found[v] = self._posterior(self._shares([_Table(scope, share, 0.0)], scope, [(v,)])[0])
                 if child in needed:

@@ -86,16 +86,11 @@ class StoredClique:
             clique=clique,
             sizes=tuple(sizes[v] for v in clique.variables),
             children=tuple(children),
-            child_scopes=tuple(found[c].separator for c in children),
+            child_scopes=tuple(found[c].clique.shared for c in children),
             child_rows=tuple(found[c].separator_rows for c in children),
             kind=value_kind(sizes),
             **rows,
         )
-
-    @property
-    def separator(self) -> tuple[int, ...]:
-        """Variables that it shares with its parent."""
-        return self.clique.variables[: self.clique.separator]
 
     @property
     def row_bytes(self) -> int:
@@ -157,15 +152,13 @@ class PieceRows:
 
         tables : number of the sending child, and scope; for a dense clique, only the scope is used.
         """
-        owner = self._owner
+        owner, found = self._owner, np.empty((len(tables), len(self.weights)), dtype=np.int32)
         if owner.is_complete:
-            found = np.empty((len(tables), len(self.weights)), dtype=np.int32)
             strides = np.array([strides_of(owner, scope) for _, scope in tables], dtype=np.int64)
             sizes = np.array(owner.sizes, dtype=np.int64)
             number_rows(self.first_row, sizes, strides.reshape(len(tables), len(sizes)), found, current_flag())
             check_deadline()
             return found
-        found = np.empty((len(tables), len(self.weights)), dtype=np.int32)
         for own, (child, scope) in zip(found, tables, strict=True):
             if child in owner.children:
                 own[:] = self._children[owner.children.index(int(child))]

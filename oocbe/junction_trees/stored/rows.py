@@ -106,7 +106,7 @@ class RowMaker:
         clique = self._cliques[number]
         shape = self._clique(number, True)
         rows, group_rows = math.prod(shape.sizes), math.prod(shape.sizes[clique.separator :])
-        tables = [t for t in self._assigned_tables(number) if t.weights is not None]
+        tables = self._listed(number)
         strides = np.array([strides_of(shape, t.scope) for t in tables], dtype=np.int64).reshape(-1, len(shape.sizes))
         sizes = np.array(shape.sizes, dtype=np.int64)
         length = self._piece_rows(16 + 4 * len(tables))
@@ -135,7 +135,7 @@ class RowMaker:
         """Make the rows of a clique with zeros, from some values of its first variables on."""
         clique = self._cliques[number]
         walker = _Walker(clique, self._sizes, *self._tries(number), self._kind)
-        listed = len(self._listed(number))
+        tables = self._listed(number)
         length = self._piece_rows(walker.row_bytes)
         before = [m.piece for m in self._folder.made[number]]
         first, group = (
@@ -148,10 +148,9 @@ class RowMaker:
             head = tuple(int(x) for x in values[: clique.separator, 0])
             first_group = group - 1 if head == last else group
             last = tuple(int(x) for x in values[: clique.separator, groups[-2]])
-            tables = [t for t in self._assigned_tables(number) if t.weights is not None]
-            weights = product_of(tables, numbers[:listed], rows, self._weights.is_log)
+            weights = product_of(tables, numbers[: len(tables)], rows, self._weights.is_log)
             lengths = np.diff(groups).astype(np.int32)
-            parts = packed(weights, numbers[listed:], lengths, values)
+            parts = packed(weights, numbers[len(tables) :], lengths, values)
             self._append(number, weights, groups[:-1], parts, first, first_group, last, then)
             first, group = first + rows, first_group + len(lengths)
 
@@ -180,11 +179,10 @@ class RowMaker:
             sums=(float(sums[0]), float(sums[-1]), float(sums.max())),
         )
 
-    def _assigned_tables(self, number: int) -> list[WeightTable]:
-        return [self._weights.tables[t] for t in self._assigned[number]]
-
-    def _listed(self, number: int) -> list[int]:
-        return [i for i, table in enumerate(self._assigned_tables(number)) if table.weights is not None]
+    def _listed(self, number: int) -> list[WeightTable]:
+        """A clique's own tables with weights."""
+        own = [self._weights.tables[t] for t in self._assigned[number]]
+        return [table for table in own if table.weights is not None]
 
     def _tries(self, number: int) -> tuple[list[Trie], list[int]]:
         """Tables and messages that a clique joins, and which of them are listed; ResourceError where too large."""
@@ -192,7 +190,7 @@ class RowMaker:
         children = self._children[number]
         wide = [(t.scope, t.values.shape[1]) for t in tables if t.values is not None]
         below = [self.found[c] for c in children]
-        wide += [(own.separator, own.separator_rows) for own in below if not own.is_complete]
+        wide += [(own.clique.shared, own.separator_rows) for own in below if not own.is_complete]
         needed = sum(trie_bytes(scope, rows, self._sizes) for scope, rows in wide)
         if needed > self._memory // 2:
             raise ResourceError(
@@ -201,12 +199,13 @@ class RowMaker:
                 "order (order_seconds)"
             )
         tries = [Trie.of(t.scope, t.values, self._sizes) for t in tables]
-        tries += [Trie.of(own.separator, self._separator_values(own), self._sizes) for own in below]
-        return tries, [*self._listed(number), *range(len(tables), len(tries))]
+        tries += [Trie.of(own.clique.shared, self._separator_values(own), self._sizes) for own in below]
+        listed = [i for i, t in enumerate(self._assigned[number]) if self._weights.tables[t].weights is not None]
+        return tries, [*listed, *range(len(tables), len(tries))]
 
     def _separator_values(self, owner: StoredClique) -> NDArray[Any] | None:
         """Values of the rows of a clique's separator, (variables, rows), read from disk; None: all assignments."""
-        scope = owner.separator
+        scope = owner.clique.shared
         if owner.separator_rows == math.prod(self._sizes[v] for v in scope):
             return None
         found = np.empty((len(scope), owner.separator_rows), dtype=self._kind)

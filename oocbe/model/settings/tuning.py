@@ -36,9 +36,8 @@ class Tuning:
     input_share: float = 0.5
     """Share for the rows to be joined, above which they are joined in pieces: the rest is for the result."""
     steps_a_row: int = 64
-    """Steps of a capped run for each row within its cap: bounds may drop nearly all rows that a join tries."""
-    cells_a_capped_row: int = 64
-    """Cells of a complete message for each row within the cap of a race: they take less time."""
+    """Steps of a capped run, or cells of a complete message, for each row within its cap: bounds may drop nearly all
+    rows that a join tries, and a cell takes less time than a row."""
     smaller_share: float = 0.75
     """A complete table leaves the device as rows if they take less than this share of its bytes."""
     listing_share: float = 0.25
@@ -78,26 +77,20 @@ class Tuning:
     """Share of the memory that is then free for a message, or its first rows, that may be small enough to stay."""
     cache_share: float = 0.1
     """Share of the memory that is then free for chunks of rows in which pieces begin and end."""
-    chunks_share: float = 0.5
-    """Share of the memory that is then free for chunks that may replace the rows of a dominated chunk."""
-    fill_share: float = 0.5
-    """Share of the memory that is then free for rows written out as a complete table, before any piece is at work."""
+    lone_share: float = 0.5
+    """Share of the memory that is then free for work beside no piece: chunks that may replace the rows of a dominated
+    chunk, or rows that are written out as a complete table."""
     forecast_pieces: int = 32
     """Pieces before a forecast of the whole bucket: the number of rows of a piece varies."""
     forecast_times: int = 4
     """Ratio of forecast bytes to free bytes on disk above which a bucket is given up."""
     first_pieces_a_stream: int = 2
     """Minimum pieces per stream into which a bucket is cut, so that all streams have work."""
-    near_chunks: int = 2
-    """Maximum chunks with the substitutes of some rows. Beyond it the rows are split in halves, as their substitutes
-    may be far apart."""
     pieces_share: float = 0.7
     """Share of a bucket's memory for pieces at work; the rest is for tables held whole, chunks read again, and one
     chunk written."""
-    piece_input_share: float = 0.4
-    """Share of a piece's memory for its tables; the rest is for its result rows."""
-    piece_input_copies: int = 2
-    """Copies of a piece's tables: they are read, then laid end to end."""
+    piece_input_share: float = 0.2
+    """Share of a piece's memory for its tables, and again for them laid end to end; the rest is for its result rows."""
     piece_result_copies: int = 5
     """Copies of a piece's result: it grows by doubling (the old array beside a new one of twice the size), is then
     copied once, and waits for the caller."""
@@ -120,7 +113,8 @@ class Tuning:
     operator_pieces_share: float = 0.6
     """Share of an operator's memory for pieces at work; the rest is for chunks being written, and for indices."""
     operator_partition_share: float = 0.8
-    """Share of an operator's memory for a partition before any piece is at work."""
+    """Share of an operator's memory for a partition before any piece is at work, and of a worker's for the rows of a
+    run and their sort."""
     operator_nested_share: float = 0.25
     """Share of an operator's memory for a partition while pieces are at work."""
     operator_chunk_share: float = 0.03
@@ -137,8 +131,6 @@ class Tuning:
     runs_a_worker: int = 4
     """Minimum sorted runs of a table for each worker. With fewer, workers wait for the last runs; with more, each
     segment reads from more places."""
-    run_share: float = 0.8
-    """Share of a worker's memory for the rows of a run and their sort."""
     run_chunks: int = 128
     """Chunks of a run: a segment reads two of each run of which it needs no more than a part."""
     least_run_chunk_rows: int = 1 << 14
