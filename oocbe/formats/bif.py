@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -52,13 +52,32 @@ TOKENS = re.compile(
 
 
 @dataclass
-class _Network:
+class Network:
+    """A network that is being read: its variables, their numbers by name, and the function of each.
+
+    values : numbers of each variable's labels. by_default : probabilities that no number of the file stands for.
+    """
+
     lexer: Lexer
-    variables: list[Variable]
-    index: dict[str, int]
-    values: list[dict[str, int]]
-    functions: dict[int, Function]
+    variables: list[Variable] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    values: list[dict[str, int]] = field(default_factory=list)
+    functions: dict[int, Function] = field(default_factory=dict)
     by_default: int = 0
+
+    def add(self, name: str, labels: Sequence[str]) -> None:
+        """Add a variable."""
+        self.index[name] = len(self.variables)
+        self.variables.append(Variable(name, len(labels), tuple(labels)))
+        self.values.append({label: value for value, label in enumerate(labels)})
+
+    def take(self, what: str, known: str) -> int:
+        """Take the name of a known variable, and return its number; ``what``, ``known`` : expected in its place."""
+        name = self.lexer.word(what)
+        if name not in self.index:
+            self.lexer.place -= 1
+            raise self.lexer.expected(known)
+        return self.index[name]
 
 
 def parse(text: Text) -> Problem:
@@ -69,7 +88,7 @@ def parse(text: Text) -> Problem:
     FormatError : malformed, with the line. UnsupportedError : a variable that is not discrete, or a table too large.
     """
     lexer = Lexer(text, TOKENS)
-    network = _Network(lexer, [], {}, [], {})
+    network = Network(lexer)
     lexer.keyword(("network",), "the network")
     name = "" if lexer.sees("{") else lexer.word("the network's name")
     lexer.take("{", "'{' and the network's properties")
@@ -131,7 +150,7 @@ def _pass_properties(lexer: Lexer) -> None:
             lexer.place += 1
 
 
-def _read_variable(network: _Network) -> None:
+def _read_variable(network: Network) -> None:
     lexer = network.lexer
     start = lexer.place
     name = lexer.word("a variable's name")
@@ -160,12 +179,10 @@ def _read_variable(network: _Network) -> None:
     lexer.take(";", "';'")
     _pass_properties(lexer)
     lexer.take("}", f"'}}' at the end of variable {name!r}")
-    network.index[name] = len(network.variables)
-    network.variables.append(Variable(name, size, tuple(labels)))
-    network.values.append({label: value for value, label in enumerate(labels)})
+    network.add(name, labels)
 
 
-def _knows_variables(network: _Network) -> bool:
+def _knows_variables(network: Network) -> bool:
     """Whether all variables of the probability that comes next were read already."""
     lexer = network.lexer
     start, is_known = lexer.place, True
@@ -183,10 +200,10 @@ def _pass_probability(lexer: Lexer) -> None:
         lexer.place += 1
 
 
-def _read_probability(network: _Network) -> None:
+def _read_probability(network: Network) -> None:
     lexer = network.lexer
     lexer.take("(", "'(' and a variable")
-    child = _variable(network)
+    child = network.take("a variable", "a variable of the network")
     if child in network.functions:
         name = network.variables[child].name
         raise lexer.error(f"found a second probability of variable {name!r}, expected one", lexer.place - 1)
@@ -196,7 +213,7 @@ def _read_probability(network: _Network) -> None:
         while not lexer.sees(")"):
             if parents:
                 lexer.accept(",")
-            parent = _variable(network)
+            parent = network.take("a variable", "a variable of the network")
             if parent == child or parent in parents:
                 raise lexer.error(
                     f"found variable {lexer.shown(lexer.place - 1)} twice in a probability", lexer.place - 1
@@ -219,7 +236,7 @@ def _read_probability(network: _Network) -> None:
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
 
-def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _read_table(network: Network, child: int, parents: list[int], shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Probabilities float64, an axis for each parent and the last for the variable itself."""
     lexer, name, size = network.lexer, network.variables[child].name, shape[-1]
     table = np.zeros(shape)
@@ -270,7 +287,7 @@ def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[
     return table
 
 
-def _add_by_default(network: _Network, name: str, entries: int) -> None:
+def _add_by_default(network: Network, name: str, entries: int) -> None:
     network.by_default += entries
     most = MOST_BY_DEFAULT + len(network.lexer)
     if network.by_default > most:
@@ -293,14 +310,6 @@ def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:
     if len(numbers) != count:
         raise lexer.error(f"found {len(numbers)} numbers, expected {count}: {what} each", lexer.place - 1)
     return numbers
-
-
-def _variable(network: _Network) -> int:
-    name = network.lexer.word("a variable")
-    if name not in network.index:
-        network.lexer.place -= 1
-        raise network.lexer.expected("a variable of the network")
-    return network.index[name]
 
 
 ROUNDING = 0.02

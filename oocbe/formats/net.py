@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import amount
-from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, network_problem
+from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, Network, network_problem
 from oocbe.formats.lexer import Lexer
 from oocbe.formats.text import LARGEST_TABLE, Text
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
@@ -40,22 +39,13 @@ REFUSED = ("continuous", "decision", "utility", "function", "class", "temporal",
 """What a file may define that is no discrete node."""
 
 
-@dataclass
-class _Network:
-    lexer: Lexer
-    variables: list[Variable]
-    index: dict[str, int]
-    functions: dict[int, Function]
-    uniform: int = 0
-
-
 def parse(text: Text) -> Problem:
     """Read a network as a max-product problem.
 
     FormatError with the line where it is malformed; UnsupportedError for what is no discrete node, or too large.
     """
     lexer = Lexer(text, TOKENS)
-    network = _Network(lexer, [], {}, {})
+    network = Network(lexer)
     name = ""
     while not lexer.ended:
         check_deadline()
@@ -80,7 +70,7 @@ def parse(text: Text) -> Problem:
     return network_problem(lexer.error, network.variables, network.functions, name or text.stem)
 
 
-def _attributes(network: _Network) -> dict[str, str]:
+def _attributes(network: Network) -> dict[str, str]:
     """Attributes in braces that are one word each; others are passed over."""
     lexer = network.lexer
     found: dict[str, str] = {}
@@ -113,7 +103,7 @@ def _words(lexer: Lexer) -> list[str]:
     return found
 
 
-def _read_node(network: _Network) -> None:
+def _read_node(network: Network) -> None:
     lexer = network.lexer
     start = lexer.place
     name = lexer.word("a node's name")
@@ -131,22 +121,21 @@ def _read_node(network: _Network) -> None:
                 raise lexer.error(f"found no state of node {name!r}, or one twice; expected different ones", place)
     if not labels:
         raise lexer.error(f'node {name!r} has no states, expected such as states = ("yes" "no");', start)
-    network.index[name] = len(network.variables)
-    network.variables.append(Variable(name, len(labels), tuple(labels)))
+    network.add(name, labels)
 
 
-def _read_potential(network: _Network) -> None:
+def _read_potential(network: Network) -> None:
     lexer = network.lexer
     start = lexer.place
     lexer.take("(", "'(' and a node")
-    scope = [_node(network)]
+    scope = [network.take("a node", "a node that was declared before")]
     has_bar = False
     while not lexer.accept(")"):
         if not has_bar and lexer.accept("|"):
             has_bar = True
         elif not lexer.accept(","):
             place = lexer.place
-            scope.append(_node(network))
+            scope.append(network.take("a node", "a node that was declared before"))
             if not has_bar:
                 raise lexer.unsupported("a potential of several nodes together is not supported", start)
             if scope.count(scope[-1]) > 1:
@@ -166,7 +155,7 @@ def _read_potential(network: _Network) -> None:
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
 
-def _read_data(network: _Network, name: str, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
+def _read_data(network: Network, name: str, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
     """Probabilities float64, an axis for each parent and the last for the node itself."""
     lexer = network.lexer
     numbers: list[float] | None = None
@@ -192,20 +181,12 @@ def _read_data(network: _Network, name: str, shape: tuple[int, ...], start: int)
                 f"found {amount(len(numbers), 'probability')} of {name!r}, expected {math.prod(shape)}", place
             )
     if numbers is None:
-        network.uniform += math.prod(shape)
-        if network.uniform > MOST_BY_DEFAULT + len(lexer):
+        network.by_default += math.prod(shape)
+        if network.by_default > MOST_BY_DEFAULT + len(lexer):
             raise lexer.unsupported(
-                f"up to here, potentials without data stand for {network.uniform:,} entries; "
+                f"up to here, potentials without data stand for {network.by_default:,} entries; "
                 f"at most {MOST_BY_DEFAULT + len(lexer):,} are supported",
                 start,
             )
         return np.full(shape, 1 / shape[-1])
     return np.array(numbers).reshape(shape)
-
-
-def _node(network: _Network) -> int:
-    name = network.lexer.word("a node")
-    if name not in network.index:
-        network.lexer.place -= 1
-        raise network.lexer.expected("a node that was declared before")
-    return network.index[name]
