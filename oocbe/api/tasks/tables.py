@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Self
@@ -100,46 +101,33 @@ def compute_tables(
             "which is not supported yet where their rows carry what they consume of a linear constraint. The optimum, "
             "count and logz are exact there"
         )
-    deadline = Deadline(options.time_limit)
-    try:
-        return _computed(problem, options, observer, deadline, known, orders, forward)
-    except BaseException:
-        deadline.close()
-        raise
+    with ExitStack() as failed:
+        deadline = Deadline(options.time_limit)
+        failed.callback(deadline.close)
+        begin = time.perf_counter()
+        unpruned = keeping_rows(options, problem)
+        choices = candidate_orders(problem, unpruned, deadline, known) if orders is None else orders(problem, unpruned)
+        plans = cache(lambda number: plan_of(problem, choices[number], unpruned))
+        if all(plans(number).disk_refusal for number in range(len(choices))):
+            raise DiskError(plans(0).disk_refusal)
+        ordered = time.perf_counter()
+        engine = engine_for(options, deadline)
+        run = Run(problem, options)
+        run.memory = message_memory(options)
 
+        def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
+            if observer is None:
+                return None
+            observer.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
+            return bucket_callback(observer, problem, choice.order)
 
-def _computed(
-    problem: Problem,
-    options: SolveOptions,
-    observer: Observer | None,
-    deadline: Deadline,
-    known: Sequence[int],
-    orders: Callable[[Problem, SolveOptions], list[OrderChoice]] | None,
-    forward: Callable[..., Forward],
-) -> Tables:
-    begin = time.perf_counter()
-    unpruned = keeping_rows(options, problem)
-    choices = candidate_orders(problem, unpruned, deadline, known) if orders is None else orders(problem, unpruned)
-    plans = cache(lambda number: plan_of(problem, choices[number], unpruned))
-    if all(plans(number).disk_refusal for number in range(len(choices))):
-        raise DiskError(plans(0).disk_refusal)
-    ordered = time.perf_counter()
-    engine = engine_for(options, deadline)
-    run = Run(problem, options)
-    run.memory = message_memory(options)
-
-    def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
-        if observer is None:
-            return None
-        observer.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
-        return bucket_callback(observer, problem, choice.order)
-
-    race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
-    for attempt in race.rounds():
-        with attempt:
-            # Tasks read all rows of the messages in a backward pass, so none may be deleted.
-            attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=False)
-    winner = race.winner
-    assert winner is not None
-    seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
+        race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
+        for attempt in race.rounds():
+            with attempt:
+                # Tasks read all rows of the messages in a backward pass, so none may be deleted.
+                attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=False)
+        winner = race.winner
+        assert winner is not None
+        seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
+        failed.pop_all()
     return Tables(winner.prepared, winner.outcome, winner.store, winner.choice, engine, seconds, deadline)
