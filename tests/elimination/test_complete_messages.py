@@ -170,12 +170,12 @@ def test_memory_decides(monkeypatch):
     pieces = []
     for tables, memory in (("incomplete", 1 << 11), ("auto", 1 << 14), ("auto", 1 << 11), ("complete", 1 << 11)):
         with MessageStore(memory) as store:
-            for name in ("row_writer", "publish_cells"):
+            for name in ("stored", "publish_cells"):
                 write = getattr(store, name)
                 told = (tables, memory, name)
                 monkeypatch.setattr(store, name, lambda *a, w=write, t=told: pieces.append(t) or w(*a))
             assert Forward(prepared, False, store, tables=tables).run().value == expected
-    in_pieces = [("incomplete", "row_writer"), ("auto", "publish_cells"), ("complete", "publish_cells")]
+    in_pieces = [("incomplete", "stored"), ("auto", "publish_cells"), ("complete", "publish_cells")]
     assert set(pieces) == {(tables, 1 << 11, name) for tables, name in in_pieces}  # which have no room in memory
 
 

@@ -237,20 +237,16 @@ class Message:
 
     def value_at(self, assignment: dict[int, int]) -> int | float | None:
         """Value of the row selected by an assignment of (at least) the scope's variables; None if there is none."""
-        if isinstance(self._table, CompleteTable):
-            return self._table.value_of([assignment[v] for v in reversed(self.scope)])
-        if isinstance(self._stored, StoredCompleteTable):
-            return self._stored.value_of([assignment[v] for v in reversed(self.scope)])
-        source = self._source
-        indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
-        key = source.layout.pack(indices)[:, 0]
-        if self._table is None:
-            assert self._stored is not None
-            return self._stored.find(key)
-        row = find_row(self._table, key)
+        source, values = self._source, [assignment[v] for v in self.scope]
+        if isinstance(source, CompleteTable | StoredCompleteTable):
+            return source.value_of(values[::-1])
+        key = source.layout.pack(np.array([values], dtype=np.int64))[:, 0]
+        if isinstance(source, StoredTable):
+            return source.find(key)
+        row = find_row(source, key)
         if row < 0:
             return None
-        value: int | float = self._table.values[row].item()
+        value: int | float = source.values[row].item()
         return value
 
     def near(self, assignment: dict[int, int], variable: int) -> Message:

@@ -33,7 +33,6 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import StoredTableWriter
 
 if TYPE_CHECKING:
     from oocbe.elimination.runs.checkpoint import OrderCheckpoint, PublishedMessage
@@ -158,15 +157,6 @@ class MessageStore(HeldMessages[Message]):
         self._written += 1
         yield path  # if the block fails, the writer itself returns its bytes to the budget
         self._scratch_bytes += disk.size_of(path)
-
-    def row_writer(self, path: Path, head: Table) -> StoredTableWriter:
-        """Writer that concatenates tables in the order of their keys; to be used in a ``with`` statement.
-
-        path : from :meth:`new_table`. head : a table with the common layout, dtype and semiring.
-        """
-        chunk_rows = self.rows_a_chunk(head.row_bytes)
-        like, limbs = (head.layout, head.values.dtype, head.semiring), head.limbs
-        return StoredTable.create(path, *like, chunk_rows=chunk_rows, budget=self.budget, limbs=limbs)
 
     def publish_written(
         self, place: int, scope: tuple[int, ...], stored: StoredTable | StoredCompleteTable, exponent: int
@@ -349,8 +339,13 @@ class MessageStore(HeldMessages[Message]):
             self.remove_scratch(stored)
 
     def stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
-        """Write tables as they are computed, concatenated into one; arguments as for :meth:`row_writer`."""
-        with self.row_writer(path, head) as writer:
+        """Write tables in the order of their keys as they are computed, concatenated into one.
+
+        path : from :meth:`new_table`. head : a table with the common layout, dtype and semiring.
+        """
+        like, chunk_rows = (head.layout, head.values.dtype, head.semiring), self.rows_a_chunk(head.row_bytes)
+        writer = StoredTable.create(path, *like, chunk_rows=chunk_rows, budget=self.budget, limbs=head.limbs)
+        with writer:
             for table in tables:
                 writer.append(table.keys, table.values)
         return StoredTable.open(path)
