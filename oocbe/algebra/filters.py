@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
-from oocbe.algebra.inputs import placed_tables
+from oocbe.algebra.inputs import choose_kernels
 from oocbe.kernels import backend_named
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.tracing.recorder import phase
@@ -220,7 +220,7 @@ def drop_forbidden(
     >>> drop_forbidden(f, {"x": 2}, [[1]]).to_dict()
     {(0, 0): 1}
     """
-    place = placed_tables(backend, table)
+    place = choose_kernels(backend, table).moved()
     (t,), kernels = place.tables, place.kernels
     part = Layout(tuple(scope), tuple(scope.values()))
     plan = move_plan(t.layout, part, part.scope)

@@ -153,11 +153,6 @@ def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTa
     return PlacedTables(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
 
 
-def placed_tables(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTables:
-    """Kernels for some tables, and the tables with their rows where these work."""
-    return choose_kernels(backend, *inputs).moved()
-
-
 def check_values(*tables: AnyTable) -> None:
     """Refuse paths (UsageError), and tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
 

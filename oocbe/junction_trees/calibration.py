@@ -7,6 +7,7 @@ the observed variable that leaves the fewest rows."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -69,7 +70,7 @@ class Calibration:
         """Posteriors of some variables, float64 (domain size,) each; zeros if the evidence is impossible."""
         if self.log_evidence == -np.inf:
             return [np.zeros(self._tree.problem.sizes[v]) for v in targets]
-        messages = self._messages.with_values_copied()
+        messages = replace(self._messages, values=self._messages.values.copy())  # which the sweep overwrites
         shares, ends, wanted = self._shares_of(list(targets))
         program = self._tree.shape.program(self._inputs, wanted)
         rows = np.empty_like(messages.values)

@@ -50,10 +50,6 @@ class Messages:
         """A deep copy."""
         return Messages(self.values.copy(), self.peaks.copy(), self.losses.copy(), self.logs.copy(), self.is_log)
 
-    def with_values_copied(self) -> Messages:
-        """A copy with values of its own, which :func:`distribute` may overwrite."""
-        return Messages(self.values.copy(), self.peaks, self.losses, self.logs, self.is_log)
-
 
 def blank(tree: CompiledTree, cases: int, is_log: bool) -> Messages:
     """Messages before anything is observed or sent."""

@@ -18,7 +18,7 @@ from oocbe.elimination.buckets.forward import RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.runs.checkpoint import OrderCheckpoint
-from oocbe.elimination.runs.run_directory import RunDirectory, no_run_in
+from oocbe.elimination.runs.run_directory import RunDirectory, messages_in, no_run_in, record_in
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError, amount
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
@@ -209,7 +209,7 @@ class DurableRun(Run):
             notes = [*self._went_on(), *notes]
         shown = replace(result, notes=(*result.notes, *notes))
         if result.status in UNPROVEN:
-            messages = self._directory.message_count()
+            messages = messages_in(self._directory.path)
             if result.status == "interrupted" and messages:
                 left = f"{amount(messages, 'message')} published in {self._directory.path}; --resume goes on from there"
                 shown = replace(shown, notes=(*shown.notes, left))
@@ -261,7 +261,7 @@ class DurableRun(Run):
         self._identity = str(found.get("identity"))
         result = self._read_result()
         if not resume:
-            messages = self._directory.message_count()
+            messages = messages_in(self._directory.path)
             if result is None and messages:
                 raise UsageError(
                     f"{path}: holds an unfinished run of {found.get('problem')} with "
@@ -309,7 +309,7 @@ class DurableRun(Run):
     def _read(self, what: str, remedy: str) -> dict[str, Any]:
         """A record of this run that only saves time: a damaged one is as good as none."""
         try:
-            content = self._directory.kept(what)
+            content = record_in(self._directory.path, what)
         except CorruptDataError as error:
             self.notes.append(f"{error}; {remedy}")
             return {}

@@ -108,7 +108,7 @@ class RunDirectory:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        messages = 0 if error is None else self.message_count()
+        messages = 0 if error is None else messages_in(self.path)
         if error is not None and messages:
             error.add_note(f"{amount(messages, 'message')} published in {self.path}; --resume goes on from there")
         self._lock.release()
@@ -119,7 +119,7 @@ class RunDirectory:
         # The record of the run before goes last: messages without one are damage and no remains of a new beginning.
         self._remove_records("result", "known", "race")
         self.remove_orders()
-        self._publish("run", {"version": FORMAT_VERSION, "identity": identity, **content})
+        self.keep("run", {"version": FORMAT_VERSION, "identity": identity, **content})
         return identity
 
     def read(self) -> dict[str, Any] | None:
@@ -132,7 +132,7 @@ class RunDirectory:
         try:
             content = read_record(self.path / "run.json", LARGEST_RECORD, RUN_FORMAT)
         except FileNotFoundError:
-            if self.message_count():
+            if messages_in(self.path):
                 raise CorruptDataError(
                     f"{self.path / 'run.json'} is missing, and without it the messages beside it cannot be used; "
                     f"remove {self.path} to start anew"
@@ -148,20 +148,18 @@ class RunDirectory:
         return content
 
     def keep(self, what: str, content: dict[str, Any]) -> None:
-        """Publish a record ``what``.json (``race``, ``known`` or ``result``) of this run, over the one before."""
-        self._publish(what, content)
-
-    def kept(self, what: str) -> dict[str, Any] | None:
-        """Content of a record; None if there is none. :class:`CorruptDataError` where it is damaged."""
-        return record_in(self.path, what)
+        """Publish a record ``what``.json (``run``, ``race``, ``known`` or ``result``) of this run, over the last."""
+        path = self.path / f"{what}.json"
+        data = render_record({"format": RUN_FORMAT, **content})
+        try:
+            self.budget.take(len(data) - (path.stat().st_size if path.exists() else 0), path)
+            disk.publish_file(path, data, what)
+        except OSError as error:
+            raise self.budget.failure(error, str(path), len(data)) from None
 
     def order_folder(self, key: str) -> Path:
         """Where the messages of an order go."""
         return self.path / f"{ORDER_PREFIX}{key}"
-
-    def message_count(self) -> int:
-        """Messages that have been published, sound or not."""
-        return messages_in(self.path)
 
     def remove_orders(self, but: str | None = None) -> None:
         """Remove the messages of all orders (but one)."""
@@ -178,15 +176,6 @@ class RunDirectory:
             raise self.budget.failure(error, str(self.path)) from None
         fault_point("tables:removed")
         self.budget.used = disk.size_of(self.path)
-
-    def _publish(self, what: str, content: dict[str, Any]) -> None:
-        path = self.path / f"{what}.json"
-        data = render_record({"format": RUN_FORMAT, **content})
-        try:
-            self.budget.take(len(data) - (path.stat().st_size if path.exists() else 0), path)
-            disk.publish_file(path, data, what)
-        except OSError as error:
-            raise self.budget.failure(error, str(path), len(data)) from None
 
     def _remove_records(self, *names: str) -> None:
         try:
