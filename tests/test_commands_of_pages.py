@@ -111,8 +111,8 @@ def as_toulbar2(words: list[str], folder: Path) -> None:
         assert len((folder / more).read_text().split()) == len(values.split())
 
 
-def run(line: str, folder: Path) -> None:
-    """One command of a shell, with its output in a file where it asks for that."""
+def run(line: str, folder: Path) -> str:
+    """One command of a shell, with its output in a file where it asks for that; what it prints."""
     words = shlex.split(line.replace("$SLURM_SUBMIT_DIR", str(folder)).replace("~", str(folder)), comments=True)
     words = words[words[0] == "exec" :]
     target = None
@@ -120,20 +120,24 @@ def run(line: str, folder: Path) -> None:
         target = folder / words[-1]
         words = words[:-2]
     if words[0] in OF_INSTALLATION or any(word in line for word in OF_HOSTS):
-        return
+        return ""
     words = [found for word in words for found in (sorted(map(str, folder.glob(word))) if "*" in word else [word])]
     if words[0] == "python":
-        subprocess.run([sys.executable, *words[1:]], cwd=folder, check=True, capture_output=True, timeout=60)
-        return
+        called = [sys.executable, *words[1:]]
+        return subprocess.run(called, cwd=folder, check=True, capture_output=True, text=True, timeout=60).stdout
     if words[0] == "toulbar2":
         as_toulbar2(words[1:], folder)
-        return
+        return ""
+    if words[0] == "cat":
+        return "".join((folder / name).read_text() for name in words[1:])
     assert Path(words[0]).name == "oocbe", line
     done = CliRunner().invoke(app, words[1:])
     assert done.exit_code == 0, f"{line}\n{done.output}"
-    if target is not None:
-        target.write_text(done.stdout)
-        assert done.stdout
+    if target is None:
+        return done.stdout
+    target.write_text(done.stdout)
+    assert done.stdout
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -148,13 +152,35 @@ def test_commands_run(page: Path, block: str, inputs: Path, monkeypatch: pytest.
             run(command, inputs)
 
 
+SHOWN = re.compile(r"^```sh\n((?:(?!```).*\n)+)```\n\n```text\n((?:(?!```).*\n)+)```", re.MULTILINE)
+"""Commands with their output below them. "…" stands for any text."""
+
+VARIES = re.compile(r"[\d.,]+ (ns|µs|ms|s|min|KiB|MiB|GiB|B)\b|^time .*$", re.MULTILINE)
+"""What depends on the machine and the moment."""
+
+OUTPUTS = [(page, *found) for page in PAGES for found in SHOWN.findall(page.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("page", "block", "output"), [pytest.param(*o, id=f"{o[0].stem}-{o[1][:30]}") for o in OUTPUTS]
+)
+def test_commands_print_what_pages_show(
+    page: Path, block: str, output: str, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(inputs)
+    printed = "".join(run(line, inputs) for line in block.splitlines())
+    shown = [re.escape(part) for part in VARIES.sub("#", output.strip()).split("…")]
+    found = VARIES.sub("#", "\n".join(line.rstrip() for line in printed.strip().splitlines()))
+    assert re.fullmatch(".*".join(shown), found, re.DOTALL), f"{page}\n{block}\n{printed}"
+
+
 def test_blocks_of_other_languages_are_checked_elsewhere() -> None:
-    """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: folders, below. YAML:
-    settings of jobs, in the next test. TOML and py: tests/formats/test_entry_points.py, and test_order_finders.py in
-    tests/elimination. Text: tests/test_path_to_kernel.py."""
+    """Python: tests/test_readme.py. No language: folders, below. YAML: settings of jobs, in the next test. TOML and py:
+    tests/formats/test_entry_points.py, and test_order_finders.py in tests/elimination. Text: output, in
+    test_commands_print_what_pages_show, and tests/test_path_to_kernel.py."""
     kinds = re.findall(r"^```(\w*)\n.*?^```", "\n".join(page.read_text() for page in PAGES), re.DOTALL | re.MULTILINE)
-    assert set(kinds) == {"sh", "python", "py", "mermaid", "dockerfile", "yaml", "toml", "text", ""}
-    assert [len(blocks(kind)) for kind in ("mermaid", "dockerfile", "yaml", "")] == [1, 1, 1, 2]
+    assert set(kinds) == {"sh", "python", "py", "dockerfile", "yaml", "toml", "text", ""}
+    assert [len(blocks(kind)) for kind in ("dockerfile", "yaml", "")] == [1, 1, 2]
 
 
 def test_settings_of_jobs_are_read(tmp_path: Path) -> None:

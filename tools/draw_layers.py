@@ -1,10 +1,10 @@
-"""Draw the layers of the package from its imports, into ``docs/architecture.md``.
+"""Draw the layers of the package from its imports, into ``docs/pictures/layers.svg``.
 
     python tools/draw_layers.py           # renew the picture
     python tools/draw_layers.py --check   # ends with 1 where it is not what the imports say
 
-The picture is text in the Mermaid language, which code hosts show as a drawing. An arrow says that something in a room
-imports something in another one; arrows that follow from others are left out.
+The picture has a line for each room, the highest layer first, on a band for each layer. An arc says that something in
+a room imports something in a lower one; arcs that follow from others are left out. It needs no program to be shown.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from collections import Counter
 from check_structure import LAYERS, room_of
 from imports import ROOT, imports, modules
 
-PAGE = ROOT / "docs" / "architecture.md"
+PICTURE = ROOT / "docs" / "pictures" / "layers.svg"
 
-BEGIN, END = "<!-- layers: drawn by tools/draw_layers.py -->", "<!-- end of layers -->"
+LINE, WIDTH, LEFT = 28, 640, 260
+"""Height of a room's line, width of the picture, and place of the dots, in pixels."""
+
+HEAD = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" \
+font-family="sans-serif" font-size="14">
+<title>Rooms of the package and their imports</title>
+<rect width="{width}" height="{height}" fill="#fff"/>
+<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">\
+<path d="M0 0L8 4L0 8z" fill="#2b6cb0"/></marker>"""
 
 
 def arrows() -> set[tuple[str, str]]:
@@ -39,28 +48,35 @@ def arrows() -> set[tuple[str, str]]:
 
 
 def picture() -> str:
-    """The drawing, a line a layer and a line an arrow."""
+    """The drawing as SVG: bands of layers, names and sizes of rooms, and an arc for each import."""
     sizes = Counter(room_of(name) for name in modules())
-    lines = ["```mermaid", "flowchart TD"]
-    for rooms in LAYERS:
-        for room in rooms:
-            count = f"{sizes[room]} modules" if sizes[room] > 1 else "1 module"
-            lines.append(f'    {room}["{room}<br/>{count}"]')
-    lines += [f"    {room} --> {other}" for room, other in sorted(arrows())]
-    return "\n".join([*lines, "```"])
+    rooms = [room for layer in LAYERS for room in layer]
+    middle = {room: LINE * number + LINE // 2 for number, room in enumerate(rooms)}
+    lines = [HEAD.format(width=WIDTH, height=LINE * len(rooms))]
+    lines += [
+        f'<rect y="{middle[layer[0]] - LINE // 2}" width="{WIDTH}" height="{LINE * len(layer)}" fill="#eef2f7"/>'
+        for layer in LAYERS[1::2]
+    ]
+    for room in rooms:
+        count = f"{sizes[room]} modules" if sizes[room] > 1 else "1 module"
+        lines.append(f'<text x="16" y="{middle[room] + 5}">{room}</text>')
+        lines.append(f'<text x="{LEFT - 16}" y="{middle[room] + 5}" text-anchor="end" fill="#555">{count}</text>')
+        lines.append(f'<circle cx="{LEFT}" cy="{middle[room]}" r="4" fill="#2b6cb0"/>')
+    for room, other in sorted(arrows()):
+        top, end = middle[room], middle[other]
+        out = LEFT + 12 + (end - top) * (WIDTH - LEFT - 30) // (LINE * len(rooms)) * 2
+        curve = f"M{LEFT + 4} {top}C{out} {top} {out} {end} {LEFT + 5} {end}"
+        lines.append(f'<path d="{curve}" fill="none" stroke="#2b6cb0" stroke-opacity=".7" marker-end="url(#tip)"/>')
+    return "\n".join([*lines, "</svg>\n"])
 
 
 def main() -> int:
-    """Write the picture into the page, or compare it with that; returns the exit code."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    renewed = f"{before}{BEGIN}\n{picture()}\n{END}{after}"
+    """Write the picture, or compare it with the one that is there; returns the exit code."""
     if "--check" not in sys.argv[1:]:
-        PAGE.write_text(renewed)
+        PICTURE.write_text(picture())
         return 0
-    if renewed != page:
-        print(f"{PAGE.relative_to(ROOT)}: the picture is not what the imports say; run python tools/draw_layers.py")
+    if not PICTURE.is_file() or PICTURE.read_text() != picture():
+        print(f"{PICTURE.relative_to(ROOT)}: not what the imports say; run python tools/draw_layers.py")
         return 1
     return 0
 
