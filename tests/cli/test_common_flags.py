@@ -34,6 +34,7 @@ CALLS = {
     "trace": "run.json",
     "simulate": "--segments 40 --workers 3",
     "warm-up": "",
+    "doctor": "",
     "completion": "bash",
     **{
         f"synth {kind}": "table" if kind == "table" else f"made.{'spot' if kind == 'spot5' else 'wcsp'}"
@@ -55,7 +56,7 @@ COMMON = {
 
 RANDOM = {"solve", "plan", "bound", "compile", "uai", "stress", "simulate", *(f"synth {kind}" for kind in SYNTH)}
 SHARED = {"solve", "plan", "dcop", "stress", "simulate"}
-SHORT = {"trace", "simulate", "warm-up", *(f"synth {kind}" for kind in SYNTH)}
+SHORT = {"trace", "simulate", "warm-up", "doctor", *(f"synth {kind}" for kind in SYNTH)}
 TRACED = {"solve", "plan", "bound", "convert", "join", "compile", "query", "dcop", "stress"}
 HAS = {
     "--quiet": set(CALLS) - {"completion"},

@@ -156,3 +156,15 @@ def test_there_is_no_schema_without_a_command():
         name for name, inner in commands.items() if all("json" in made.callback.__annotations__ for made in inner)
     }
     assert names == with_json
+
+
+def test_a_doctor_states_what_is_missing(monkeypatch):
+    from oocbe.cli import doctor
+
+    monkeypatch.setattr(doctor, "OPTIONAL", {"plot": ("module_of_nobody", "pictures")})
+    found = printed("doctor")
+    assert found["versions"]["numpy"] == np.__version__
+    assert found["scratch_bytes_per_second"] > 0
+    hint = "in a copy of oocbe's repository: pip install -e '.[plot]'"
+    assert {"what": "module_of_nobody, for pictures", "remedy": hint} in found["missing"]
+    assert bool(found["devices"]) == (found["why_no_device"] is None)

@@ -66,6 +66,7 @@ def _commands(inputs: Path, out: Path) -> list[list[str]]:
         ["synth", "table", made["table"], "--rows", "1e5"],
         ["inspect", made["table"]],
         ["convert", made["table"], str(out / "table.parquet")],
+        ["doctor"],
         ["completion", "bash"],
         ["warm-up"],
     ]

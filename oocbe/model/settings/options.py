@@ -56,7 +56,7 @@ OTHER_VARIABLES = {
 LONG = "solve plan bound propagate verify inspect convert join compile query uai dcop stress"
 """Commands with long computations."""
 
-EVERY = f"{LONG} trace simulate synth warm-up"
+EVERY = f"{LONG} trace simulate synth warm-up doctor"
 """Commands with a result to report."""
 
 Value = TypeVar("Value")

@@ -1,0 +1,110 @@
+"""``oocbe doctor``: what this installation has, what it lacks, and the command that adds it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from oocbe.cli.flags import command
+from oocbe.cli.output import print_answer
+
+NEEDED = ("numpy", "numba", "zarr", "numcodecs", "typer", "rich", "highspy", "pyyaml", "isal")
+"""Distributions of the dependencies."""
+
+OPTIONAL = {
+    "plot": ("matplotlib", "pictures: plot(), --report, oocbe trace --png"),
+    "parquet": ("pyarrow", "Parquet, Arrow, pandas and Polars"),
+    "objects": ("obstore", "tables on object stores"),
+    "cluster": ("distributed", "--workers and --cluster"),
+}
+"""A module of each extra, and what needs it; the device's extras depend on the driver."""
+
+TRIAL_BYTES, BLOCK_BYTES, TRIAL_SECONDS = 256 << 20, 4 << 20, 1.0
+"""Bytes and seconds at most of the trial of the disk, in blocks."""
+
+
+@command("doctor")
+def doctor() -> None:
+    """State versions, processors, memory, disk, devices and caches; and what is missing, with its remedy."""
+    from oocbe import __version__
+    from oocbe.errors import install_hint
+    from oocbe.kernels.cpu.jit import cache_folder
+    from oocbe.kernels.cpu.signatures import is_missing, listed
+    from oocbe.kernels.cuda.device import cupy_cache
+    from oocbe.model.settings.machine import available_memory, available_processors, default_memory_limit
+    from oocbe.tables.table import format_bytes as shown
+
+    folder = Path(tempfile.gettempdir())
+    usage, speed = os.statvfs(folder), _disk_speed(folder)
+    loops, devices = listed(is_quick=False), _devices()
+    lacks = [(extra, *needed) for extra, needed in OPTIONAL.items() if find_spec(needed[0]) is None]
+    missing = [{"what": f"{module}, for {use}", "remedy": install_hint(extra)} for extra, module, use in lacks]
+    if uncompiled := sum(map(is_missing, loops)):
+        missing.append({"what": f"{uncompiled} of {len(loops)} compiled loops", "remedy": "oocbe warm-up"})
+    found: dict[str, Any] = {
+        "versions": {"oocbe": __version__, "python": platform.python_version(), **_versions()},
+        "system": platform.platform(),
+        "processors": available_processors(),
+        "memory_bytes": available_memory(),
+        "default_memory_limit": default_memory_limit(),
+        "scratch": str(folder),
+        "scratch_free_bytes": usage.f_bavail * usage.f_frsize,
+        "scratch_bytes_per_second": speed,
+        "devices": [] if isinstance(devices, str) else devices,
+        "why_no_device": devices if isinstance(devices, str) else None,
+        "caches": {"loops": cache_folder(), "cupy": cupy_cache()},
+        "missing": missing,
+    }
+    limit, free = shown(default_memory_limit()), shown(found["scratch_free_bytes"])
+    rows = [
+        ("versions", ", ".join(map(" ".join, found["versions"].items()))),
+        ("system", f"{found['system']}, {found['processors']} processors"),
+        ("memory", f"{shown(found['memory_bytes'])}, {limit} of it by default (--memory)"),
+        ("scratch", f"{folder}, {free} free, {f'{shown(speed)} written a second' if speed else 'not writable'}"),
+        *(("device", f"{d['name']}, {shown(d['bytes'])}, driver for CUDA {d['cuda']}") for d in found["devices"]),
+        ("device", found["why_no_device"] and f"none: {found['why_no_device']}"),
+        *((f"cache of {name}", path) for name, path in found["caches"].items()),
+        *(("missing", f"{lack['what']}; {lack['remedy']}") for lack in missing),
+    ]
+    print_answer(lambda: {"schema_version": 1, **found}, rows, f"{len(missing)} missing")
+
+
+def _versions() -> dict[str, str]:
+    """Versions of the installed distributions."""
+    found = {}
+    for name in (*NEEDED, *(module for module, _ in OPTIONAL.values()), "cupy-cuda12x", "cupy-cuda13x"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _devices() -> list[dict[str, Any]] | str:
+    """Name, bytes and the driver's version of CUDA for each device; or why none can be used."""
+    from oocbe.kernels.cuda.device import cupy, why_unavailable
+
+    if (reason := why_unavailable()) is not None:
+        return reason if Path("/proc/driver/nvidia").exists() else "this machine has no NVIDIA driver"
+    runtime = cupy().cuda.runtime
+    cuda = runtime.driverGetVersion()
+    properties = [runtime.getDeviceProperties(device) for device in range(runtime.getDeviceCount())]
+    return [
+        {"name": p["name"].decode(), "bytes": int(p["totalGlobalMem"]), "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}"}
+        for p in properties
+    ]
+
+
+def _disk_speed(folder: Path) -> float | None:
+    """Bytes written and synced per second in a folder; None if it cannot be written."""
+    block, done, begin = os.urandom(BLOCK_BYTES), 0, time.perf_counter()
+    with suppress(OSError), tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        while done < TRIAL_BYTES and time.perf_counter() < begin + TRIAL_SECONDS:
+            done += file.write(block)
+            os.fsync(file.fileno())
+    return done / (time.perf_counter() - begin) if done else None
