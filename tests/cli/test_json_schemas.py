@@ -168,3 +168,20 @@ def test_a_doctor_states_what_is_missing(monkeypatch):
     hint = "in a copy of oocbe's repository: pip install -e '.[plot]'"
     assert {"what": "module_of_nobody, for pictures", "remedy": hint} in found["missing"]
     assert bool(found["devices"]) == (found["why_no_device"] is None)
+
+
+def test_a_doctor_names_devices(monkeypatch):
+    from types import SimpleNamespace
+
+    from oocbe.kernels.cuda import device
+
+    runtime = SimpleNamespace(
+        driverGetVersion=lambda: 12040,
+        getDeviceCount=lambda: 1,
+        getDeviceProperties=lambda number: {"name": b"NVIDIA H100", "totalGlobalMem": 80 << 30},
+    )
+    monkeypatch.setattr(device, "why_unavailable", lambda: None)
+    monkeypatch.setattr(device, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    found = printed("doctor")
+    assert found["devices"] == [{"name": "NVIDIA H100", "bytes": 80 << 30, "cuda": "12.4"}]
+    assert found["why_no_device"] is None
