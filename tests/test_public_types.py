@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import assert_type
 
 import numpy as np
+from numpy.typing import NDArray
 
 import oocbe
 from oocbe import dcop
@@ -94,6 +95,10 @@ tree.observe({"a": 0}, likelihood={"b": [0.5, 1]})
 assert_type(tree.log_evidence, float)
 tree.batch([{"a": 1}], targets=["b"], joint=[("a", "b")])
 oocbe.JunctionTree.open("saved.tree").calibrate()
+assert_type(tree.query(["a"], {"b": 1})["yes"], float)
+assert_type(tree.map_query(["a"]), dict[str, str] | None)
+assert_type(tree.predict([{"a": None}]).indices, NDArray[np.int64])
+tree.predict_proba([{}], ["a"])["a"]["yes"].sum()
 
 with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
     try:

@@ -18,8 +18,9 @@ import numpy as np
 from oocbe.api.contraction import ContractionPath, Contractions, Expression, Positions, path_of
 from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
+from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.tracing.recorder import READER, span
-from oocbe.tables.arrow import arrow_table, from_labels, pyarrow
+from oocbe.tables.arrow import arrow_table, from_labels
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES

@@ -95,7 +95,7 @@ def _source(file: str) -> Any:
     if not file.lower().endswith((".csv", ".csv.gz", ".tsv")):
         return file
     from oocbe.errors import FormatError, UsageError
-    from oocbe.tables.arrow import pyarrow
+    from oocbe.runtime.framed import pyarrow
 
     arrow = pyarrow()
     from pyarrow import csv
@@ -111,8 +111,8 @@ def _source(file: str) -> Any:
 def _write(data: Any, output: Path) -> None:
     """Write an Arrow table as Parquet or CSV; the file appears when complete."""
     from oocbe.errors import UsageError
+    from oocbe.runtime.framed import pyarrow
     from oocbe.runtime.temporary_names import replace, temporary_beside
-    from oocbe.tables.arrow import pyarrow
 
     pyarrow()
     from pyarrow import csv, parquet

@@ -83,7 +83,6 @@ def query(
     from oocbe.formats.files import without_compression, write_bytes
     from oocbe.junction_trees.case_files import (
         UAI_SUFFIXES,
-        check_parquet,
         json_of,
         parquet_of,
         read_cases,
@@ -92,6 +91,7 @@ def query(
         write_zarr,
     )
     from oocbe.junction_trees.tree import JunctionTree
+    from oocbe.runtime.framed import pyarrow
 
     suffix = "" if out is None else without_compression(out).suffix.lower()
     if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
@@ -106,7 +106,7 @@ def query(
     if suffix in UAI_SUFFIXES and (targets is not None or joint):
         raise UsageError(f"--out {out}: this format is about all variables; --targets and --joint go with .csv")
     if suffix == ".parquet":
-        check_parquet()
+        pyarrow()  # or an error before the sweep
     if suffix == ".zarr" and out is not None and (out.exists() or out.suffix.lower() != suffix):
         raise UsageError(f"--out {out}: expected the name of a new folder that ends in .zarr")
     made = JunctionTree.open(tree, options.memory, options.backend)
@@ -118,13 +118,13 @@ def query(
         wanted = None if targets is None else _names(targets)
         found = made.batch(known, wanted, [_names(group) for group in joint or []])
         if out is None and prints_json():
-            answers = json_of(made, found)
+            answers = json_of(found)
         elif out is None:
-            typer.echo(table_of(made, found), nl=False)
+            typer.echo(table_of(found), nl=False)
         elif suffix == ".zarr":
-            write_zarr(made, found, out)
+            write_zarr(found, out)
         else:
-            write_bytes(out, parquet_of(made, found) if suffix == ".parquet" else table_of(made, found).encode())
+            write_bytes(out, parquet_of(found) if suffix == ".parquet" else table_of(found).encode())
     if out is not None:
         note(f"wrote {out}: {len(known):,} cases")
     if prints_json():

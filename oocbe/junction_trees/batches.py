@@ -6,15 +6,18 @@ posterior times the probability of that evidence relative to the case."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
+from oocbe.junction_trees.answers import labels_of
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
 from oocbe.junction_trees.costs import block_seconds, group_limit, group_work
@@ -23,10 +26,12 @@ from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.query_elimination.answer import answer_cases
 from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.html import first_words
 from oocbe.runtime.pictures.shown import Shown
 
@@ -39,8 +44,8 @@ _CONDITIONED = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class BatchResult(Shown):
-    """The answers for a batch of cases.
+class BatchResult(Framed, Shown):
+    """The answers for a batch of cases. ``answers["rain"]["yes"]`` has a probability of each case (cases,).
 
     Attributes
     ----------
@@ -48,12 +53,42 @@ class BatchResult(Shown):
     joints : by pair of variables, float64 (cases, first's size, second's size); likewise.
     log_evidence : float64 (cases,), natural logarithm of the probability of the evidence; -inf where it is 0.
     status : str (cases,), :data:`EXACT` or :data:`IMPOSSIBLE`.
+    variables : of the problem, by name.
     """
 
     marginals: Mapping[str, NDArray[np.float64]]
     joints: Mapping[tuple[str, ...], NDArray[np.float64]]
     log_evidence: NDArray[np.float64]
     status: NDArray[np.str_]
+    variables: Mapping[str, Variable] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str | tuple[str, ...]) -> dict[Any, NDArray[np.float64]]:
+        """Posterior of a variable by label, or of a group by labels: float64 (cases,); KeyError: no target, no group"""
+        if isinstance(name, tuple):
+            found = self.joints[name]
+            keys: Iterable[Any] = itertools.product(*(labels_of(self.variables[own]) for own in name))
+        else:
+            found, keys = self.marginals[name], labels_of(self.variables[name])
+        return dict(zip(keys, found.reshape(len(found), math.prod(found.shape[1:])).T, strict=True))
+
+    def columns(self) -> tuple[list[str], NDArray[np.float64]]:
+        """Names such as ``rain=yes`` or ``rain=yes,wind=no``, and posteriors (cases, names)."""
+        names: list[str] = []
+        numbers = [np.zeros((len(self.status), 0))]
+        for group, found in self.groups():
+            labels = [[f"{name}={label}" for label in labels_of(self.variables[name])] for name in group]
+            names += [",".join(combined) for combined in itertools.product(*labels)]
+            numbers.append(found.reshape(len(found), math.prod(found.shape[1:])))
+        return names, np.concatenate(numbers, axis=1)
+
+    def groups(self) -> list[tuple[tuple[str, ...], NDArray[np.float64]]]:
+        """Names of variables, and their posteriors: of each target, then of each group."""
+        return [*(((name,), found) for name, found in self.marginals.items()), *self.joints.items()]
+
+    def _columns(self) -> Iterable[tuple[str, Any]]:
+        names, numbers = self.columns()
+        yield from (("status", self.status.tolist()), ("log_evidence", self.log_evidence))
+        yield from zip(names, np.ascontiguousarray(numbers.T), strict=True)
 
     def __repr__(self) -> str:
         impossible = int((self.status == IMPOSSIBLE).sum())

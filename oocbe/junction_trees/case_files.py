@@ -6,8 +6,8 @@
 ``.evid``  UAI evidence, of indices; with several samples their number comes first
 =========  ===========================================================================================================
 
-Values are labels, as text or as numbers, else positions (:func:`oocbe.model.names.value_index`), in CSV and JSON alike.
-All of them may be compressed (``.gz``, ``.xz``).
+Values are labels, as text or as numbers, else positions (:func:`oocbe.model.names.value_index`), in CSV and JSON alike;
+null in JSON is unobserved. All of them may be compressed (``.gz``, ``.xz``).
 
 ============  =================================================================================
 ``.csv``      a line a case: status, logarithm of the evidence's probability, posteriors of values
@@ -27,22 +27,21 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import DiskError, FormatError, UsageError, amount, install_hint
+from oocbe.errors import DiskError, FormatError, UsageError, amount
 from oocbe.formats.files import read_bytes, without_compression
 from oocbe.formats.solutions import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.formats.text import Text
 from oocbe.formats.uai import parse_samples
+from oocbe.junction_trees.answers import labels_of
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
 from oocbe.junction_trees.tree import JunctionTree
@@ -152,23 +151,23 @@ UAI_SUFFIXES = (".mar", ".pr", ".mpe")
 """Suffixes of files in UAI formats, compared without regard to upper and lower case."""
 
 
-def table_of(tree: JunctionTree, result: BatchResult) -> str:
+def table_of(result: BatchResult) -> str:
     """A batch as comma-separated values, with a column for each value, such as ``rain=yes`` or ``rain=yes,wind=no``."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns, rows = _posteriors(tree, result)
+    columns, rows = result.columns()
     writer.writerow([*CASE_COLUMNS, *columns])
     for case, (status, logarithm, row) in enumerate(zip(result.status, result.log_evidence, rows, strict=True)):
         writer.writerow([case, status, repr(float(logarithm)), *map(repr, row.tolist())])
     return out.getvalue()
 
 
-def json_of(tree: JunctionTree, result: BatchResult) -> list[dict[str, object]]:
+def json_of(result: BatchResult) -> list[dict[str, object]]:
     """A batch as JSON types, an object a case, with the posteriors by the columns of :func:`table_of`.
 
     Numbers that JSON does not have are None: those of an impossible case.
     """
-    columns, rows = _posteriors(tree, result)
+    columns, rows = result.columns()
     return [
         {
             "status": status,
@@ -181,36 +180,24 @@ def json_of(tree: JunctionTree, result: BatchResult) -> list[dict[str, object]]:
     ]
 
 
-def check_parquet() -> None:
-    """Raise UsageError if pyarrow is missing. Call it before the sweep."""
-    if find_spec("pyarrow") is None:
-        missing = "a .parquet file needs pyarrow, which is missing; write a .csv, or install it"
-        raise UsageError(f"{missing} {install_hint('parquet')}")
-
-
-def parquet_of(tree: JunctionTree, result: BatchResult) -> bytes:
+def parquet_of(result: BatchResult) -> bytes:
     """A batch as a Parquet file with the columns of :func:`table_of`: int64, string, and float64 all others.
 
     Raises
     ------
     UsageError : pyarrow is missing.
     """
-    check_parquet()
-    columns, rows = _posteriors(tree, result)
-    cases = [np.arange(len(rows)), result.status.tolist(), result.log_evidence]
     with sparing():
-        import pyarrow
         import pyarrow.parquet
 
-        table = pyarrow.Table.from_arrays(
-            [pyarrow.array(own) for own in (*cases, *np.ascontiguousarray(rows.T))], names=[*CASE_COLUMNS, *columns]
-        )
+        table = result.to_arrow()
+        table = table.add_column(0, "case", pyarrow.array(np.arange(table.num_rows)))
         out = io.BytesIO()
         pyarrow.parquet.write_table(table, out)
     return out.getvalue()
 
 
-def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
+def write_zarr(result: BatchResult, folder: Path) -> None:
     """Write a batch to a new Zarr group (format 3); see the module for its arrays.
 
     Raises
@@ -223,35 +210,18 @@ def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
 
     with ThreadPoolExecutor(1) as pool:  # zarr's exit handler fails where it could not start the thread that it keeps
         pool.submit(int).result()
-    variables = {v.name: v for v in tree.problem.variables}
     try:
         with temporary_beside(folder, is_folder=True) as made:
             group = zarr.open_group(made, mode="a", zarr_format=3)
             group.create_array("log_evidence", data=result.log_evidence)
             group.create_array("is_possible", data=result.status != IMPOSSIBLE)
-            for number, (names, found) in enumerate(_groups(result)):
-                labels = [[variables[name].label(i) for i in range(variables[name].size)] for name in names]
+            for number, (names, found) in enumerate(result.groups()):
+                labels = [labels_of(result.variables[name]) for name in names]
                 attributes = {"variables": list(names), "labels": labels}
                 group.create_array(f"posteriors/{number}", data=found, attributes=attributes)
             disk.rename(made, folder)
     except OSError as error:
         raise DiskError(f"{folder}: the answers cannot be written ({error.strerror or error})") from error
-
-
-def _groups(result: BatchResult) -> list[tuple[tuple[str, ...], NDArray[np.float64]]]:
-    """Names of variables, and their posteriors: of each target, then of each group."""
-    return [*(((name,), found) for name, found in result.marginals.items()), *result.joints.items()]
-
-
-def _posteriors(tree: JunctionTree, result: BatchResult) -> tuple[list[str], NDArray[np.float64]]:
-    variables = {v.name: v for v in tree.problem.variables}
-    columns: list[str] = []
-    numbers = [np.zeros((len(result.status), 0))]
-    for names, found in _groups(result):
-        labels = [[f"{name}={variables[name].label(i)}" for i in range(variables[name].size)] for name in names]
-        columns += [",".join(combined) for combined in itertools.product(*labels)]
-        numbers.append(found.reshape(len(found), -1))
-    return columns, np.concatenate(numbers, axis=1)
 
 
 def uai_answer(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> str:

@@ -14,12 +14,13 @@ from oocbe.errors import UsageError
 from oocbe.model.names import value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
+from oocbe.tables.frames import arrow_of, is_frame
 
 Value = str | float
 """A value's label, or its position (:func:`oocbe.model.names.value_index`)."""
 
-Case = Mapping[str, Value]
-"""Observed values of a case, by variable name."""
+Case = Mapping[str, Value | None]
+"""Observed values of a case, by variable name; None, NaN and pandas' NA and NaT: not observed."""
 
 Likelihoods = Mapping[str, Any]
 """By variable name, a number for each value: the probability of the evidence given that value."""
@@ -106,18 +107,30 @@ def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDAr
     return found
 
 
+def whole(value: Any) -> Any:
+    """A value, an integer for a float that is one: data frames have floats for integers beside NaN."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def is_missing(value: object) -> bool:
+    """Whether a case does not observe a variable with this value: None, NaN, or pandas' NA or NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (value != value) is True
+
+
 def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = None) -> Cases:
-    """Cases by index, from a sequence of mappings, or from an array of value indices (cases, variables).
+    """Cases by index, from a sequence of mappings, a data frame, or an array of value indices (cases, variables).
 
     Raises
     ------
     UsageError : a variable or value that the problem does not have, an array of another shape or dtype, or
-        likelihoods that cannot be used.
+        likelihoods that cannot be used. ModelError : a column of a data frame that Arrow cannot hold.
     """
     if isinstance(given, Cases):
         return given
     if isinstance(given, np.ndarray):
         observed = _checked(problem, given)
+    elif is_frame(given):
+        observed = _of_frame(problem, arrow_of(given))
     else:
         observed = _listed(problem, given)
     soft = {}
@@ -146,20 +159,56 @@ def _checked(problem: Problem, given: NDArray[Any]) -> NDArray[np.int64]:
     return observed
 
 
+def _of_frame(problem: Problem, table: Any) -> NDArray[np.int64]:
+    """Value indices (rows, variables) of a pyarrow.Table, a column a variable; nulls and NaN are not observed."""
+    import pyarrow as arrow
+
+    observed = np.full((table.num_rows, len(problem.variables)), UNOBSERVED, dtype=np.int64)
+    columns = distinct_variables(problem, table.column_names, some=False)
+    for v, name, column in zip(columns, table.column_names, table.columns, strict=True):
+        if column.null_count == len(column):
+            continue
+        if arrow.types.is_string_view(column.type):  # without an encoding as a dictionary
+            column = column.cast(arrow.string())
+        if not arrow.types.is_dictionary(column.type):
+            try:
+                column = column.dictionary_encode()
+            except arrow.ArrowException:
+                raise UsageError(f"column {name}: values of type {column.type} are not labels or positions") from None
+        column = column.unify_dictionaries().combine_chunks()
+        numbers, labels = np.asarray(column.indices.cast(arrow.int64()).fill_null(-1)), column.dictionary.to_pylist()
+        found = np.full(len(labels) + 1, UNOBSERVED, dtype=np.int64)
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            if not is_missing(labels[number]):
+                try:
+                    found[number] = value_index(problem.variables[v], whole(labels[number]))
+                except UsageError as error:
+                    case = int((numbers == number).argmax())
+                    raise UsageError(f"{case_of(case)}: {error}") from None
+        observed[:, v] = found[numbers]
+    return observed
+
+
 def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
     if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
-        raise UsageError("cases: expected a list of mappings from variable to value, or an array of value indices")
+        raise UsageError(
+            "cases: expected a list of mappings from variable to value, a data frame (or table of Arrow) with a column "
+            "for each observed variable, or an array of value indices"
+        )
     known: dict[tuple[object, type, object], tuple[int, int]] = {}
     observed = np.full((len(given), len(problem.variables)), UNOBSERVED, dtype=np.int64)
     for case, values in enumerate(given):
         if not isinstance(values, Mapping):
             raise UsageError(f"{case_of(case)}: expected a mapping from variable to value, not {type(values).__name__}")
         for name, value in values.items():
+            if is_missing(value):
+                variable_index(problem, name)
+                continue
             key = (name, type(value), value) if isinstance(value, str | int | float | np.generic) else None
             if key is None or key not in known:  # True is not accepted as a number, although it equals 1
                 try:
                     v = variable_index(problem, name)
-                    found = v, value_index(problem.variables[v], value)
+                    found = v, value_index(problem.variables[v], whole(value))
                 except UsageError as error:
                     raise UsageError(f"{case_of(case)}: {error}") from None
                 if key is not None:

@@ -9,8 +9,9 @@ clique for each variable.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ from oocbe.junction_trees.sweeping import blank, collect
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.propagation.value_removal import remove_values
+from oocbe.runtime.framed import Framed
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Framed):
     """A best assignment.
 
     Attributes
@@ -40,6 +42,14 @@ class Explanation:
     values: Mapping[str, str]
     indices: tuple[int, ...]
     logarithm: float
+
+    def __getitem__(self, name: str) -> str:
+        """The label of a variable; KeyError for an unknown name."""
+        return self.values[name]
+
+    def _columns(self) -> Iterable[tuple[str, Any]]:
+        yield "logarithm", [self.logarithm]
+        yield from ((name, [label]) for name, label in self.values.items())
 
 
 def best_assignment(

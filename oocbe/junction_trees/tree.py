@@ -15,12 +15,13 @@ from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.registry import read
+from oocbe.junction_trees.answers import Assignments, Factor
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, joint_of_cases
 from oocbe.junction_trees.case_sweeps import expected_counts
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.costs import large_cost
 from oocbe.junction_trees.device_sweeps import usable_backend
-from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, distinct_variables
+from oocbe.junction_trees.evidence import UNOBSERVED, Case, Likelihoods, cases_of, distinct_variables
 from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.query_engine import QueryEngine
@@ -294,7 +295,7 @@ class JunctionTree:
 
     def batch(
         self,
-        cases: Sequence[Case] | NDArray[np.integer[Any]],
+        cases: Sequence[Case] | NDArray[np.integer[Any]] | Any,
         targets: Sequence[str] | None = None,
         joint: Sequence[Sequence[str]] = (),
         *,
@@ -304,8 +305,9 @@ class JunctionTree:
 
         Parameters
         ----------
-        cases : for each its observed values by variable name; or an array (cases, variables) of value indices, -1 where
-            a case does not observe a variable.
+        cases : for each its observed values by variable name (None, NaN: unobserved); or a data frame of pandas or
+            Polars, or a table of Arrow, with a column for each observed variable (null, NaN: unobserved); or an array
+            (cases, variables) of value indices, -1 where a case does not observe a variable.
         targets : variables whose marginals to compute; None: all. joint : groups whose joint posteriors to compute.
         likelihood : by variable name, numbers for each value: (values,) for all cases, or (cases, values).
 
@@ -329,7 +331,53 @@ class JunctionTree:
             for group in groups
         }
         status = np.where(logarithms == -np.inf, IMPOSSIBLE, EXACT)
-        return BatchResult(marginals, joints, logarithms, status)
+        return BatchResult(marginals, joints, logarithms, status, {v.name: v for v in problem.variables})
+
+    def predict_proba(self, cases: Any, targets: Sequence[str] | None = None) -> BatchResult:
+        """Posteriors of targets in many cases, as :meth:`batch`; None: of all variables that some case leaves open."""
+        known = cases_of(self.problem, cases)
+        is_open = (known.observed == UNOBSERVED).any(axis=0)
+        names = [v.name for v, own in zip(self.problem.variables, is_open, strict=True) if own]
+        return self.batch(known, names if targets is None else targets)
+
+    def predict(self, cases: Any, targets: Sequence[str] | None = None) -> Assignments:
+        """The most probable value of each target by itself in many cases, as :meth:`predict_proba`; observed ones stay.
+
+        Use :meth:`map_query` for the most probable values together.
+        """
+        found = self.predict_proba(cases, targets)
+        best = [np.where(found.status == IMPOSSIBLE, -1, own.argmax(axis=1)) for own in found.marginals.values()]
+        indices = np.array(best, dtype=np.int64).reshape(len(best), len(found.status)).T
+        return Assignments(tuple(found.variables[name] for name in found.marginals), indices)
+
+    def query(self, variables: Sequence[str], evidence: Case | None = None) -> Factor:
+        """The joint posterior of some variables given evidence; that of the tree itself is ignored. See :meth:`batch`.
+
+        All numbers are 0 if the evidence is impossible.
+        """
+        numbers = next(iter(self.batch([evidence or {}], [], [variables]).joints.values()))[0]
+        return Factor(tuple(self.problem.variables[variable_index(self.problem, n)] for n in variables), numbers)
+
+    def map_query(self, variables: Sequence[str] | None = None, evidence: Case | None = None) -> dict[str, str] | None:
+        """The most probable labels of some variables together given evidence; that of the tree itself is ignored.
+
+        variables : None: all that the evidence leaves open. Errors as for :meth:`marginal_map`; None: impossible.
+        """
+        seen = cases_of(self.problem, [evidence or {}]).observed[0]
+        before = dict(self._evidence), dict(self._likelihoods)
+        self.retract()
+        names = [v.name for v in self.problem.variables]
+        try:
+            self.observe({names[v]: f"#{seen[v]}" for v in np.flatnonzero(seen != UNOBSERVED)})
+            found = self.mpe() if variables is None else self.marginal_map(variables)
+        finally:
+            self.retract()
+            self.observe(
+                {names[v]: f"#{x}" for v, x in before[0].items()},
+                likelihood={names[v]: x for v, x in before[1].items()},
+            )
+        wanted = [names[v] for v in np.flatnonzero(seen == UNOBSERVED)] if variables is None else variables
+        return None if found is None else {name: found.values[name] for name in map(str, wanted)}
 
     def mpe(self) -> Explanation | None:
         """The most probable explanation: the best values of all variables given the evidence; None: impossible."""
@@ -357,12 +405,8 @@ class JunctionTree:
         found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory, order)
         return None if found is None else self._explanation(*found)
 
-    def sample(self, n: int, seed: int = 0) -> NDArray[np.int64]:
-        """Draw independent assignments exactly from the posterior.
-
-        Returns
-        -------
-        int64 (n, variables), value indices, a column for each variable of the problem.
+    def sample(self, n: int, seed: int = 0) -> Assignments:
+        """Draw independent assignments of all variables exactly from the posterior.
 
         Raises
         ------
@@ -373,24 +417,27 @@ class JunctionTree:
         calibration = self._case.calibration()
         if calibration is None or calibration.log_evidence == -np.inf:
             raise UsageError(f"{self.problem.name}: what is observed is impossible, so nothing can be drawn")
-        return calibration.sample(n, parse_integer("seed", seed))
+        return Assignments(self.problem.variables, calibration.sample(n, parse_integer("seed", seed)))
 
     def expected_counts(
-        self, cases: Sequence[Case] | NDArray[np.integer[Any]], *, likelihood: Likelihoods | None = None
-    ) -> tuple[NDArray[np.float64], ...]:
+        self, cases: Sequence[Case] | NDArray[np.integer[Any]] | Any, *, likelihood: Likelihoods | None = None
+    ) -> tuple[Factor, ...]:
         """Expected counts of the assignments of each function's scope, over some cases, given the evidence of each.
 
         Impossible cases are not counted: each function's counts sum to the number of possible cases.
 
         Returns
         -------
-        For each of the problem's functions float64, an axis for each variable of its scope, in its order.
+        For each of the problem's functions, counts over the variables of its scope, in its order.
 
         Raises
         ------
         UsageError : invalid cases; see :meth:`batch`. LimitError : a function too large for a dense array.
         """
-        return tuple(expected_counts(self._tree, cases_of(self.problem, cases, likelihood))[0])
+        problem = self.problem
+        found, _ = expected_counts(self._tree, cases_of(problem, cases, likelihood))
+        scopes = [tuple(problem.variables[v] for v in function.scope) for function in problem.functions]
+        return tuple(Factor(scope, own, "count") for scope, own in zip(scopes, found, strict=True))
 
     def _explanation(self, values: Mapping[int, int], logarithm: float) -> Explanation:
         variables = self.problem.variables

@@ -12,27 +12,16 @@ column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import ModelError, UsageError, install_hint
-from oocbe.runtime.data_limit import data_limit
+from oocbe.errors import ModelError, UsageError
+from oocbe.runtime.framed import pyarrow
 from oocbe.tables.chunk_files import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
 from oocbe.tables.layout import Label, Layout, label_array
-
-
-def pyarrow() -> Any:
-    """The module pyarrow; UsageError where it is missing."""
-    if find_spec("pyarrow") is None:
-        raise UsageError(f"Arrow and Parquet need pyarrow, which is missing; {install_hint('parquet')}")
-    with data_limit.lifted():
-        import pyarrow
-
-    return pyarrow
 
 
 def arrow_table(data: object) -> Any:

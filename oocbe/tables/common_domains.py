@@ -11,7 +11,8 @@ from typing import Any
 from oocbe.errors import ModelError, ResourceError
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
-from oocbe.tables.arrow import check_label_type, label_type, labels_of, pyarrow
+from oocbe.runtime.framed import pyarrow
+from oocbe.tables.arrow import check_label_type, label_type, labels_of
 from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
 from oocbe.tables.layout import Label, check_integers
 from oocbe.tables.parquet_source import ColumnSource, batch_rows, check_renamed, source_of, sparing

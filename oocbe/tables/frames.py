@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.tables.arrow import arrow_table, pyarrow
+from oocbe.runtime.framed import module_of_frames, pyarrow
+from oocbe.tables.arrow import arrow_table
 from oocbe.tables.chunk_files import columns_of
 from oocbe.tables.columns import Rows
 from oocbe.tables.layout import Layout, label_array
@@ -47,9 +48,24 @@ def of_polars(frame: Any) -> Any:
     return arrow_table(frame)
 
 
+def is_frame(given: object) -> bool:
+    """Whether an object is a data frame, or a table of Arrow: all that :func:`arrow_of` reads."""
+    return any(hasattr(given, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__"))
+
+
+def arrow_of(frame: Any) -> Any:
+    """A pyarrow.Table of a data frame of pandas or Polars, or of an object with Arrow's interface.
+
+    Raises
+    ------
+    UsageError, ModelError : as :func:`of_pandas` and :func:`of_polars`.
+    """
+    return of_pandas(frame) if hasattr(frame, "set_axis") else arrow_table(frame)
+
+
 def to_pandas(layout: Layout, rows: Rows, values: str) -> Any:
     """A pandas.DataFrame: one column per variable (a Categorical for labels), and one of values."""
-    pandas = _module("pandas")
+    pandas = module_of_frames("pandas")
     columns: dict[str, Any] = {}
     for name, indices in zip(layout.scope, columns_of(layout, rows[0]), strict=True):
         labels = layout.labels.get(name)
@@ -59,7 +75,7 @@ def to_pandas(layout: Layout, rows: Rows, values: str) -> Any:
 
 def to_polars(layout: Layout, rows: Rows, values: str) -> Any:
     """A polars.DataFrame: one column per variable (an Enum for text labels), and one of values."""
-    polars = _module("polars")
+    polars = module_of_frames("polars")
     columns = []
     for name, indices in zip(layout.scope, columns_of(layout, rows[0]), strict=True):
         labels = layout.labels.get(name)
@@ -73,15 +89,6 @@ def to_polars(layout: Layout, rows: Rows, values: str) -> Any:
         )
         columns.append(own.gather(indices))
     return polars.DataFrame([*columns, polars.Series(_free(values, layout), rows[1])])
-
-
-def _module(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise UsageError(f"{name} is missing; install it to get a table as its data frame") from None
 
 
 def _free(values: str, layout: Layout) -> str:

@@ -17,9 +17,10 @@ import numpy as np
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.temporary_names import LOCK_NAME, replace, temporary_beside
 from oocbe.tables import disk
-from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of, value_kind
+from oocbe.tables.arrow import batches_of, column_of, numbers_of, schema_of, value_kind
 from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
 from oocbe.tables.common_domains import domain_in, limit_of
 from oocbe.tables.layout import Layout

@@ -18,8 +18,9 @@ from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.plain_files import kind_of, no_file
-from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
+from oocbe.tables.arrow import arrow_table, refuse_nulls
 from oocbe.tables.object_files import ObjectReader, filesystem_of
 from oocbe.tables.object_path import ObjectPath, Place, place_named
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.junction_trees import case_files, storage
+from oocbe.junction_trees import storage
+from oocbe.runtime import framed
 from oocbe.runtime.deadline import current
 
 NETWORK = """network weather { }
@@ -110,7 +111,7 @@ def test_answers_as_arrays_and_as_parquet(tree, tmp_path):
 
 
 def test_a_missing_pyarrow_is_said_before_anything_is_computed(tree, tmp_path, monkeypatch):
-    monkeypatch.setattr(case_files, "find_spec", lambda _: None)
+    monkeypatch.setattr(framed, "find_spec", lambda _: None)
     done = run("query", tree, "--cases", tmp_path / "none.csv", "-o", tmp_path / "a.parquet")
     assert (done.exit_code, "'.[parquet]'" in done.stderr) == (2, True)
 
@@ -119,7 +120,7 @@ def test_impossible_cases_have_a_status(tmp_path):
     (tmp_path / "weather.bif").write_text(NETWORK)
     assert run("compile", tmp_path / "weather.bif", tmp_path / "t").exit_code == 0
     with gzip.open(tmp_path / "cases.json.gz", "wt") as file:
-        json.dump([{"rain": "yes", "grass": "dry"}, {"rain": "no"}], file)
+        json.dump([{"rain": "yes", "grass": "dry"}, {"rain": "no", "grass": None}], file)
     done = run("query", tmp_path / "t", "--cases", tmp_path / "cases.json.gz")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -177,7 +178,7 @@ MALFORMED = {
     "JSON unknown label": ("a.json", '[{"rain": "maybe"}]', "no value 'maybe'"),
     "JSON float": ("a.json", '[{"rain": 0.5}]', "no value 0.5"),
     "JSON truth value": ("a.json", '[{"rain": true}]', "no value True"),
-    "JSON nothing": ("a.json", '[{"rain": null}]', "no value None"),
+    "JSON nothing of no variable": ("a.json", '[{"hail": null}]', "no variable 'hail'"),
     "JSON list as value": ("a.json", '[{"rain": [0]}]', "no value"),
     "nested JSON": ("a.json", "[" * 100_000, "JSON|nested"),
     "evidence on no variable": ("a.evid", "1 7 0", "variable"),

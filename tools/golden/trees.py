@@ -57,7 +57,7 @@ def questions(recorder: Recorder, key: str, problem: oocbe.Problem, settings: di
     add(f"{key}/batch", lambda: batch(tree, cases, None, [names[:2], names[-2:]]))
     same = [dict.fromkeys(names[:2], "#0"), dict.fromkeys(names[:2], "#1")] * 3
     add(f"{key}/batch-alike", lambda: batch(tree, same, names[-3:], []))
-    add(f"{key}/counts", lambda: tree.expected_counts(cases))
+    add(f"{key}/counts", lambda: tuple(own.values for own in tree.expected_counts(cases)))
     add(f"{key}/refused", lambda: tree.observe({names[0]: "no such value"}))
 
 
@@ -69,7 +69,7 @@ def unobserved(tree: oocbe.JunctionTree) -> Any:
         "marginals": [tree.marginal(name) for name in names],
         "joint": tree.marginal(names[0], names[-1]),
         "mpe": tree.mpe(),
-        "sample": tree.sample(20, seed=11),
+        "sample": tree.sample(20, seed=11).indices,
         "marginal_map": tree.marginal_map(names[:3]),
     }
 
@@ -85,7 +85,7 @@ def asked(tree: oocbe.JunctionTree, case: dict[str, str]) -> Any:
         found["marginals"] = [tree.marginal(name) for name in names]
         found["mpe"] = tree.mpe()
         if found["log_evidence"] > -np.inf:
-            found["sample"] = tree.sample(5, seed=2)
+            found["sample"] = tree.sample(5, seed=2).indices
         return found
     finally:
         tree.retract()

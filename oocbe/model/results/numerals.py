@@ -71,7 +71,7 @@ EXIT_CODES = {
 
 
 class Answer:
-    """Common properties of results.
+    """Common properties of results; ``result["rain"]`` has the label of a variable.
 
     Attributes
     ----------
@@ -91,6 +91,10 @@ class Answer:
     def labels(self) -> dict[str, str] | None:
         """The assignment (of several, the best one): value label by variable name; None without one."""
         return labels_of(self.variables, self.assignment)
+
+    def __getitem__(self, name: str) -> Any:
+        """The label of a variable in the assignment; KeyError: an unknown name, or no assignment."""
+        return (self.labels or {})[name]
 
 
 @contextmanager

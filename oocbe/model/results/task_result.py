@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from oocbe.model.results.numerals import (
     whole_repr,
 )
 from oocbe.model.results.progress_curve import PresolveStep, RowsRead
+from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ SHOWN_LINES = 10
 
 @whole_repr
 @dataclass(frozen=True, kw_only=True)
-class TaskResult(Answer, Shown):
-    """Outcome of a task.
+class TaskResult(Answer, Framed, Shown):
+    """Outcome of a task. ``result["rain"]`` has a variable's marginal by label, or its label in the best assignment.
 
     Attributes
     ----------
@@ -143,6 +144,18 @@ class TaskResult(Answer, Shown):
             return {}
         pairs = zip(self.variables, self.marginals, strict=True)
         return {v.name: {v.label(i): x for i, x in enumerate(own.tolist())} for v, own in pairs}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.marginals_by_name[name] if self.marginals else super().__getitem__(name)
+
+    def _columns(self) -> Iterator[tuple[str, Any]]:
+        if not self.marginals:  # of assignments, a row each
+            yield "value", [value for value, _ in self.labelled]
+            yield from ((v.name, [labels[v.name] for _, labels in self.labelled]) for v in self.variables)
+            return
+        cells = [(name, label, x) for name, own in self.marginals_by_name.items() for label, x in own.items()]
+        what = "value" if self.task == "min-marginals" else "probability"
+        yield from zip(("variable", "label", what), map(list, zip(*cells, strict=True)), strict=True)
 
     def facts(self) -> list[tuple[str, object]]:
         """What the command line prints before the answers, as pairs of name and content; the time by phase."""
