@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as json_format
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +18,7 @@ from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.formats import Model
+    from oocbe.model.dcop import Dcop
     from oocbe.model.results.dcop_result import DcopResult, UtilMessage
 
 
@@ -38,6 +41,23 @@ def dcop(
         Path | None, typer.Option("--metrics", help="Write sizes and times of the messages to this JSON file.")
     ] = None,
     solution: SolutionFlag = None,
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            "--algo", "-a", help="dpop: print pyDcop's result in JSON, as pydcop solve; and its options below."
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write that JSON here, too.")] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", "-t", help="The time limit in seconds.")] = None,
+    infinity: Annotated[
+        float, typer.Option("--infinity", "-i", help="Cost that is counted as a violation.")
+    ] = math.inf,
+    distribution: Annotated[
+        str | None, typer.Option("--distribution", "-d", help="oneagent: a variable each, whatever the hints in FILE.")
+    ] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", "-m", help="thread, or process: a process for each processor.")
+    ] = "thread",
     *,
     options: SolveOptions,
     format: str | None,
@@ -53,17 +73,29 @@ def dcop(
     from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
 
+    for flag, value, known in (("algo", algo, "dpop"), ("distribution", distribution, "oneagent")):
+        if value not in (None, known):
+            raise UsageError(
+                f"--{flag} {value}: of pyDcop's, oocbe has {known}; hints in FILE distribute variables, too"
+            )
+    if mode not in ("thread", "process"):
+        raise UsageError(f"--mode {mode}: agents are in thread or process")
+    if mode == "process" and options.workers is None:
+        options = replace(options, workers=str(len(os.sched_getaffinity(0))))
     workers = 0 if options.workers is None else options.number_of_workers
-    options = replace(options, workers=None)  # the workers of agents do not share buckets
+    time_limit = options.time_limit if timeout is None else timeout
+    options = replace(options, workers=None, time_limit=time_limit)  # the workers of agents do not share buckets
     if z is not None and z < 1:
         raise UsageError(f"--z {z}: the variables of a mini-bucket are at least 1")
-    check_targets(file, solution=solution, metrics=metrics)
+    check_targets(file, solution=solution, metrics=metrics, output=output)
+    read: list[Dcop] = []
 
     def work(model: Model) -> DcopResult:
         from oocbe.dcop.protocol import as_dcop, run
 
         defer_signals()
-        return run(as_dcop(model, file), options, z, None, workers, observer, heuristic, root)
+        read.append(as_dcop(model, file) if distribution is None else as_dcop(model, file).one_agent_each())
+        return run(read[0], options, z, None, workers, observer, heuristic, root)
 
     with observer_for(quiet, verbose) as observer:
         _, result = read_and_work(file, lambda path: load_model(path, format), work, options.time_limit)
@@ -75,7 +107,15 @@ def dcop(
 
         text = json_format.dumps(result.to_json(with_messages=True), indent=2, allow_nan=False)
         write_bytes(metrics, f"{text}\n".encode())
-    print_answer(result.to_json, _rows(result), result.status if result.value is None else result.value)
+    if algo is not None:
+        from oocbe.formats.pydcop import result_of
+
+        text = json_format.dumps(result_of(read[0], result, infinity), indent="  ", sort_keys=True)
+        if output is not None:
+            output.write_text(text, encoding="utf-8")
+        typer.echo(text)
+    else:
+        print_answer(result.to_json, _rows(result), result.status if result.value is None else result.value)
     if solution is not None and labels is None:
         warn(f"{result.status}; there is no assignment to write to {solution}")
     return result.exit_code

@@ -30,6 +30,7 @@ from oocbe.formats.yaml_nodes import Node, Scalar, parse_yaml, resolved
 from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.results.dcop_result import DcopResult
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
 from oocbe.runtime.deadline import check_deadline, looked
 
@@ -383,6 +384,52 @@ def _tuples(node: Node) -> list[list[str]]:
     """Tuples between bars, or one a list item."""
     texts = [item.text for item in node.items] if node.kind == "list" else node.text.split("|")
     return [text.split() for text in texts]
+
+
+STATUSES = {"limit": "TIMEOUT", "interrupted": "STOPPED"}
+"""pyDcop's words for statuses; all others are ``FINISHED``."""
+
+
+def result_of(dcop: Dcop, result: DcopResult, infinity: float = math.inf) -> dict[str, object]:
+    """A result as ``pydcop solve --algo dpop`` prints it in JSON; its messages are those between different agents.
+
+    infinity : cost of a violation, which pyDcop counts, and leaves out of the cost. The size of a UTIL message is the
+        number of its cells, of a VALUE message two for each variable. Messages of pyDcop's runtime itself do not exist.
+    """
+    names = [v.name for v in dcop.problem.variables]
+    agent = {name: dcop.agents[owner] for name, owner in zip(names, dcop.owner, strict=True)}
+    sent: dict[str, list[int]] = {}
+    for message in result.metrics.messages:
+        pairs = [(message.sender, message.cells)]
+        if result.metrics.value_messages:
+            pairs.append((message.receiver, 2 * len(message.separator)))
+        for sender, size in pairs if agent[message.sender] != agent[message.receiver] else ():
+            count, total = sent.get(sender, (0, 0))
+            sent[sender] = [count + 1, total + size]
+    violation, found = None, result.assignment
+    if found is not None:
+        violation = sum(f.value_at(found) == infinity for f in dcop.problem.functions)
+    per_agent = {}
+    for name in dcop.agents:
+        own = [v for v in names if agent[v] == name]
+        work = sum(m.seconds for m in result.metrics.messages if agent[m.sender] == name)
+        per_agent[name] = {
+            "activity_ratio": work / max(result.seconds["total"], work, 1e-9),
+            "count_ext_msg": {v: sent[v][0] for v in own if v in sent},
+            "cycles": dict.fromkeys(own, 0),
+            "size_ext_msg": {v: sent[v][1] for v in own if v in sent},
+        }
+    return {
+        "agt_metrics": per_agent,
+        "assignment": {name: resolved(label) for name, label in (result.labels or {}).items()},
+        "cost": result.value - violation * infinity if violation and result.value is not None else result.value,
+        "cycle": 0,
+        "msg_count": sum(count for count, _ in sent.values()),
+        "msg_size": sum(size for _, size in sent.values()),
+        "status": STATUSES.get(result.status, "FINISHED"),
+        "time": result.seconds["total"],
+        "violation": violation,
+    }
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oocbe.errors import ModelError
 from oocbe.model.problem import Problem
@@ -41,6 +41,10 @@ class Dcop:
     def of(cls, problem: Problem) -> Dcop:
         """The problem with one agent for each variable, of the same name."""
         return cls(problem, tuple(v.name for v in problem.variables), tuple(range(len(problem.variables))))
+
+    def one_agent_each(self) -> Dcop:
+        """The same with each variable at an agent of its own, in order; ModelError: too few agents."""
+        return replace(self, owner=tuple(range(len(self.problem.variables))))
 
     def __repr__(self) -> str:
         return f"<Dcop {self.problem.name}: {len(self.agents)} agents, {self.problem!r}>"
