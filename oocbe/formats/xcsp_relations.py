@@ -134,6 +134,8 @@ class Relations:
         has_order = operator in ("lt", "le", "gt", "ge", "eq")
         if cells <= SMALL_TABLE:
             self.tables.add_table(expression)
+        elif self._splits(expression):
+            self.post(self._smaller(expression), name)
         elif operator in ("eq", "ne") and self._equal(expression, SHORT_TABLE):
             pass
         elif has_order and (found := self.sums.columns(call("sub", *parts))) is not None:
@@ -169,7 +171,7 @@ class Relations:
         linear = None if cells <= SMALL_TABLE else self.sums.columns(expression)
         if linear is not None and (cells > MOST_CELLS or length(linear[0]) <= MOST_SUMS):
             return self._value_of_sum(expression, *linear)
-        if cells <= _most_cells(expression):
+        if cells <= _most_cells(expression) and not self._splits(expression):
             values = self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope])
             made = self._make(expression, np.unique(values))
             self.tables.add_function(variable(made), expression, MOST_CELLS)
@@ -267,19 +269,32 @@ class Relations:
     def new_variable(self, values: Sequence[int]) -> int:
         """A new variable of some values, ascending, that constraints are to give one value for each assignment."""
         self._made += 1
-        return self._add_variable(f"expression.{self._made}", np.array(values, dtype=np.int64))
+        return self.add_variable(f"expression.{self._made}", np.array(values, dtype=np.int64))
 
     def _make(self, expression: Expression, values: Integers) -> int:
         made = self._values[expression] = self.new_variable(values.tolist())
         return made
 
-    def _add_variable(self, name: str, values: Integers) -> int:
+    def add_variable(self, name: str, values: Integers) -> int:
+        """A new variable of a name, which shares its domain with others of the same values, ascending."""
         key = tuple(values.tolist())
         if key not in self._domains:
             self._domains[key] = Domain.of(values)
         if len(self.variables.variables) >= MOST_VARIABLES:
             raise Unread(f"more than {MOST_VARIABLES:,} variables")
         return self.variables.add(name, self._domains[key])
+
+    def _splits(self, expression: Expression) -> bool:
+        """Whether tables are smaller with variables for the truths in it, as two of two variables for one of three."""
+        cells, most = self.tables.cells(expression), 1
+        if cells <= SHORT_TABLE:
+            return False
+        truths = [part for part in expression.arguments if part.scope and part.operator not in (*ARITHMETIC, VARIABLE)]
+        if any(map(self._splits, truths)):
+            return True
+        for part in expression.arguments:
+            most *= 2 if part in truths else self.tables.cells(part)
+        return bool(truths) and 4 * max(most, *map(self.tables.cells, truths)) <= cells
 
     def _smaller(self, expression: Expression) -> Expression:
         """The same with variables in place of its parts, or two halves in place of many arguments."""
@@ -356,7 +371,7 @@ class Relations:
         """Take over the states and tables of the walk that was added last."""
         made = len(self._walks.sizes) - len(self.variables.variables)
         for place in range(-made, 0):
-            self._add_variable(self._walks.names[place], np.arange(self._walks.sizes[place], dtype=np.int64))
+            self.add_variable(self._walks.names[place], np.arange(self._walks.sizes[place], dtype=np.int64))
         for table in self._walks.tables:
             allowed = table.default == math.inf
             keep = [(cost == math.inf) != allowed for cost in table.costs]
