@@ -1,0 +1,506 @@
+"""A solver for CPMpy: ``import oocbe.api.cpmpy`` makes it known there as ``oocbe``.
+
+Expressions are not flattened: they become the expressions of :mod:`oocbe.formats.xcsp_relations`, and with them tables,
+linear constraints and variables for values in between, of which each solution of the model has one assignment. So
+:meth:`CPM_oocbe.count` counts solutions of the model. Global constraints that have no form there are decomposed by
+CPMpy. An objective is a cost function for each variable or small expression of its sum.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from cpmpy.exceptions import NotSupportedError
+from cpmpy.expressions.core import BoolVal
+from cpmpy.expressions.globalfunctions import FloatSum
+from cpmpy.expressions.utils import STAR as ANY_VALUE
+from cpmpy.expressions.utils import flatlist, get_bounds
+from cpmpy.expressions.variables import NegBoolView, _NumVarImpl
+from cpmpy.solvers.solver_interface import ExitStatus, SolverInterface, SolverStatus
+from cpmpy.solvers.utils import SolverLookup
+from cpmpy.transformations.decompose_global import decompose_in_tree, decompose_objective
+from cpmpy.transformations.get_variables import get_variables
+from cpmpy.transformations.negation import push_down_negation, push_down_negation_objective
+from cpmpy.transformations.normalize import toplevel_list
+from cpmpy.transformations.safening import no_partial_functions, safen_objective
+
+from oocbe import __version__
+from oocbe.api.facade import solve
+from oocbe.api.tasks.verbs import count, count_optimal, k_best
+from oocbe.elimination.engine.consumption import carried_in_rows, left_out
+from oocbe.errors import LimitError, UnsupportedError
+from oocbe.formats.global_costs import Decomposed
+from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
+from oocbe.formats.xcsp_reading import has_a_row
+from oocbe.formats.xcsp_relations import Relations
+from oocbe.formats.xcsp_tables import STAR, as_indices
+from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, Variables
+from oocbe.model.compact_problem import ShortTable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.results.result import UNPROVEN, Result
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
+
+OPERATORS = {
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "and": "and", "or": "or", "->": "imp",
+    "not": "not", "xor": "xor", "sub": "sub", "-": "neg", "mul": "mul", "div": "div", "mod": "mod",
+    "pow": "pow", "abs": "abs", "min": "min", "max": "max",
+}  # fmt: skip
+"""Names of CPMpy's operators, functions and constraints that are operators of expressions here."""
+
+TABLES = frozenset(["table", "short_table", "negative_table"])
+"""Constraints that list rows."""
+
+WALKS = frozenset(["regular", "mdd"])
+"""Constraints that are walks from state to state."""
+
+_SUPPORTED_REIFIED = frozenset(["xor", "ite", "indomain", *TABLES, *WALKS])
+_SUPPORTED = _SUPPORTED_REIFIED | frozenset(["mul", "div", "mod", "pow", "abs", "min", "max", "element"])
+
+_PARTIAL = frozenset(["element", "nd_element", "div", "mod"])
+"""Functions without a value for some arguments."""
+
+_NOWHERE = object()
+"""The state of a walk that has left an automaton."""
+
+MOST_LISTED = 2**22
+"""Solutions that one call of :meth:`CPM_oocbe.solveAll` lists at most."""
+
+
+class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy has no types; its solvers have such names)
+    """CPMpy's interface to oocbe; see :class:`cpmpy.solvers.solver_interface.SolverInterface`."""
+
+    supported_global_constraints = _SUPPORTED
+    supported_reified_global_constraints = _SUPPORTED_REIFIED
+
+    @staticmethod
+    def supported() -> bool:
+        """Whether the solver can be used here."""
+        return True
+
+    @classmethod
+    def version(cls) -> str:
+        """The version of oocbe."""
+        return __version__
+
+    def __init__(self, cpm_model: Any = None, subsolver: str | None = None) -> None:
+        if subsolver is not None:
+            raise NotSupportedError(f"oocbe has no subsolver, and {subsolver!r} is asked for")
+        self._relations = Relations(Variables())
+        self._elements: dict[tuple[Expression, ...], Expression] = {}
+        self._hint: dict[int, int] = {}
+        self._has_objective = False
+        super().__init__(name="oocbe", cpm_model=cpm_model)
+
+    @property
+    def native_model(self) -> Problem:
+        """The :class:`oocbe.Problem` of what has been added so far."""
+        made = self._relations
+        return Problem(
+            tuple(made.variables.variables),
+            tuple(made.functions),
+            tuple(made.tables.constraints),
+            tuple(made.sums.linear),
+            constant=made.constant,
+            semiring=MAX_SUM if made.maximises else MIN_SUM,
+            name="CPMpy's model",
+        )
+
+    def solver_var(self, cpm_var: Any) -> int:
+        """The index in the problem of a variable, or of the one that a negated view shows."""
+        if isinstance(cpm_var, NegBoolView):
+            return self.solver_var(cpm_var._bv)
+        name = cpm_var.name
+        if name not in self._varmap:
+            low, high = (int(bound) for bound in cpm_var.get_bounds())
+            if high - low >= LARGEST_DOMAIN:
+                raise NotSupportedError(
+                    f"oocbe: the variable {name} has {high - low + 1:,} values, more than {LARGEST_DOMAIN:,}; bound it"
+                )
+            # Variables for values in between are called expression.1 or state.1.1.
+            own = f"cpmpy.{name}" if name.startswith(("expression.", "state.", "cpmpy.")) else name
+            self._varmap[name] = self._relations.add_variable(own, np.arange(low, high + 1))
+        found: int = self._varmap[name]
+        return found
+
+    def transform(self, cpm_expr: Any) -> list[Any]:
+        """Constraints without partial functions and without global constraints that have no form here."""
+        found = push_down_negation(no_partial_functions(toplevel_list(cpm_expr), safen_toplevel=_PARTIAL))
+        decomposed: list[Any] = decompose_in_tree(found, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
+        return decomposed
+
+    def add(self, cpm_expr: Any) -> CPM_oocbe:
+        """Add a constraint, or a list of them; NotSupportedError with its text where it has no form of bounded size."""
+        get_variables(cpm_expr, collect=self.user_vars)
+        for own in self.transform(cpm_expr):
+            with _refused(own):
+                self._post(own)
+        return self
+
+    __add__ = add
+
+    def _post(self, own: Any) -> None:
+        if own.name in TABLES:
+            self._add_table(own)
+        elif own.name in WALKS:
+            self._walk(own)
+        else:
+            self._relations.post(self._expression(own), "constraint")
+
+    def _scope(self, listed: Iterable[Any]) -> list[int]:
+        return [self._relations.value_of(self._expression(part)) for part in listed]
+
+    def _add_table(self, own: Any) -> None:
+        relations, (listed, rows) = self._relations, own.args
+        scope = relations.distinct(self._scope(flatlist(listed)))
+        indices = as_indices(_rows(rows), [relations.tables.domain(v) for v in scope])
+        table = ShortTable(tuple(scope), indices, allowed=own.name != "negative_table")
+        sizes = tuple(v.size for v in relations.variables.variables)
+        relations.tables.constraints.append(table.expanded("CPMpy", sizes))
+
+    def _walk(self, own: Any, truth: int | None = None) -> None:
+        """Add that an automaton or a diagram accepts, or that a variable of 0 and 1 says whether it does."""
+        if own.name == "mdd":
+            moves: dict[Any, Hashable] = {(a, int(v)): b for a, arcs in own.mapping.items() for v, b in arcs.items()}
+            start, ends = own.root_node, [own.sink_node]
+        else:
+            _, listed, start, ends = own.args
+            moves = {(a, int(v)): b for a, v, b in listed}
+        scope = self._scope(own.args[0])
+        nowhere = None if truth is None else _NOWHERE
+
+        def step(place: int, state: Hashable, value: int) -> Hashable | None:
+            if place == len(scope):
+                return state if value == (state in ends) else None
+            return moves.get((state, value), nowhere)
+
+        if truth is None:
+            self._relations.walk(scope, start, step, lambda state: state in ends, own.name)
+        else:
+            self._relations.walk([*scope, truth], start, step, lambda _: True, own.name)
+
+    def _expression(self, own: Any) -> Expression:
+        """CPMpy's expression as one of ours."""
+        if isinstance(own, _NumVarImpl):
+            found = variable(self.solver_var(own))
+            return call("not", found) if isinstance(own, NegBoolView) else found
+        if isinstance(own, BoolVal | bool | int | np.integer | np.bool_):
+            return constant(int(own))
+        name, args = own.name, own.args
+        if name in ("sum", "wsum"):
+            weights, listed = args if name == "wsum" else ([1] * len(args), args)
+            products = (
+                call("mul", constant(int(w)), self._expression(part)) for w, part in zip(weights, listed, strict=True)
+            )
+            return call("add", constant(0), *products)
+        if name == "element":
+            return self._element(*args)
+        if name == "indomain":
+            return call("in", self._expression(args[0]), *(constant(int(value)) for value in args[1]))
+        if name in TABLES:
+            holds = has_a_row(self._scope(flatlist(args[0])), _rows(args[1]))
+            return call("not", holds) if name == "negative_table" else holds
+        if name in WALKS:
+            truth = self._relations.new_variable((0, 1))
+            self._walk(own, truth)
+            return variable(truth)
+        parts = tuple(map(self._expression, args))
+        if name == "ite":
+            return call("and", call("imp", *parts[:2]), call("or", parts[0], parts[2]))
+        if name not in OPERATORS:
+            raise Unread(f"the constraint or function {name}")
+        return call(OPERATORS[name], *parts)
+
+    def _element(self, cells: Iterable[Any], index: Any) -> Expression:
+        """The cell that an index within the array chooses; a variable where cells are no constants."""
+        place, parts = self._expression(index), [self._expression(part) for part in cells]
+        if all(part.operator == CONSTANT for part in parts):
+            return call(CELL, place, *parts)
+        key = (place, *parts)
+        if key not in self._elements:
+            chosen = variable(self._relations.value_of(place))
+            low, high = get_bounds(list(cells))
+            made = self._relations.new_variable(range(int(min(low)), int(max(high)) + 1))
+            self._elements[key] = variable(made)
+            for value in self._relations.tables.values(chosen.value).tolist():
+                equal = call("eq", variable(made), parts[value])
+                self._relations.post(call("imp", call("eq", chosen, constant(value)), equal), "element")
+        return self._elements[key]
+
+    def objective(self, expr: Any, minimize: bool) -> None:
+        """Minimise or maximise an expression, or a ``FloatSum``, in place of an earlier objective."""
+        relations = self._relations
+        functions: list[Function] = []
+        self._has_objective, relations.functions, relations.constant = True, functions, 0
+        relations.maximises = not minimize
+        if isinstance(expr, FloatSum):
+            get_variables(list(expr.vars), self.user_vars)
+            coefficients, variables, relations.constant = expr.components()
+            for coefficient, own in zip(coefficients.tolist(), variables, strict=True):
+                v = self.solver_var(own)
+                functions.append(Function.from_array((v,), coefficient * relations.tables.values(v)))
+            return
+        get_variables(expr, self.user_vars)
+        total, defined = safen_objective(expr)
+        total = push_down_negation_objective(total)
+        total, more = decompose_objective(total, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
+        with _refused(expr):
+            for own in self.transform([*defined, *more]):
+                self._post(own)
+            relations.set_objective(_terms(self._expression(total)), not minimize)
+
+    def has_objective(self) -> bool:
+        """Whether something is optimised."""
+        return self._has_objective
+
+    def solve(self, time_limit: float | None = None, display: Any = None, **kwargs: Any) -> bool:
+        """Find a solution, the best one where there is an objective; True if one is found.
+
+        Parameters
+        ----------
+        time_limit : seconds. display : expressions that are printed, or a function that is called, with the solution.
+        kwargs : options of :func:`oocbe.solve`, such as ``memory="2GiB"``.
+        """
+        left, problem = _checked(time_limit, kwargs), self._problem_of_all()
+        with self._timed() as status:
+            known = self._of_hint(problem, left, kwargs)
+            if known is not None and self._has_objective:  # only better ones are of interest
+                value, is_max = known.value, self._relations.maximises
+                problem = replace(problem, lower_bound=value) if is_max else replace(problem, upper_bound=value)
+            is_done = known is not None and not self._has_objective
+            result = known if is_done else _solved(problem, time_limit=left(), **kwargs)
+            is_proven = result is not None and result.status not in UNPROVEN
+            found = result if result is not None and result.assignment is not None else known
+            if found is None:
+                status.exitstatus = ExitStatus.UNSATISFIABLE if is_proven else ExitStatus.UNKNOWN
+                self._take(None, None)
+                return False
+            status.exitstatus = ExitStatus.OPTIMAL if is_proven and self._has_objective else ExitStatus.FEASIBLE
+            self._take(found.assignment, found.value)
+        self.print_display(display)
+        return True
+
+    def _of_hint(self, problem: Problem, left: Callable[[], float | None], options: dict[str, Any]) -> Result | None:
+        """The best solution with the values of the hint, sought for a quarter of the time; None if none is found."""
+        domains = {v: self._relations.tables.values(v).tolist() for v in self._hint}
+        if not self._hint or not all(number in domains[v] for v, number in self._hint.items()):
+            return None
+        fixed = problem.with_values({v: domains[v].index(number) for v, number in self._hint.items()})
+        limit = left()
+        found = _solved(fixed, time_limit=None if limit is None else limit / 4, **options)
+        return None if found is None or found.assignment is None else found
+
+    def solveAll(  # noqa: N802  (CPMpy's name)
+        self, display: Any = None, time_limit: float | None = None, solution_limit: int | None = None, **kwargs: Any
+    ) -> int:
+        """List all solutions, the best ones where there is an objective; their number.
+
+        They are the best assignments of an elimination, or, where sums are too wide for it, found one by one.
+        NotSupportedError for more than :data:`MOST_LISTED` without a ``solution_limit``.
+
+        Parameters
+        ----------
+        display : as for :meth:`solve`, at each solution. time_limit : seconds.
+        solution_limit : number of solutions at most. kwargs : options of :func:`oocbe.k_best`.
+        """
+        kwargs.pop("call_from_model", None)
+        left, problem = _checked(time_limit, kwargs), self._problem_of_all()
+        most = MOST_LISTED if solution_limit is None else solution_limit
+        seen: set[tuple[int, ...]] = set()
+        is_cut, scope = False, [self.solver_var(own) for own in self.user_vars]
+        with self._timed() as status:
+            self._take(None, None)
+            try:
+                for assignment, value in _solutions(problem, scope, most, left, kwargs):
+                    key = tuple(assignment[v] for v in scope)
+                    if key not in seen:
+                        seen.add(key)
+                        if display is not None or len(seen) == 1:
+                            self._take(assignment, value)
+                            self.print_display(display)
+                    if len(seen) == most:
+                        is_cut = True
+                        break
+            except LimitError:
+                is_cut = True
+            if solution_limit is None and len(seen) == most:
+                raise NotSupportedError(f"oocbe: more than {most:,} solutions; give a solution_limit, or use count()")
+            if seen:
+                status.exitstatus = ExitStatus.FEASIBLE if is_cut else ExitStatus.OPTIMAL
+            else:
+                status.exitstatus = ExitStatus.UNKNOWN if is_cut else ExitStatus.UNSATISFIABLE
+        return len(seen)
+
+    def count(self, time_limit: float | None = None, **kwargs: Any) -> int:
+        """The number of solutions, of the best ones where there is an objective, by elimination, without listing them.
+
+        kwargs : options of :func:`oocbe.count`. LimitError where the time is over before.
+        """
+        left = _checked(time_limit, kwargs)
+        ask = partial(count_optimal if self._has_objective else count, time_limit=left(), **kwargs)
+        with _refused("the model"):
+            return int(_of_tables(ask, self._problem_of_all()).value or 0)
+
+    def solution_hint(self, cpm_vars: Sequence[Any], vals: Sequence[Any]) -> None:
+        """Values that :meth:`solve` first looks for a solution with, in place of those of an earlier hint.
+
+        A solution with them ends a search without an objective; otherwise only better ones are sought then.
+        """
+        listed = zip(flatlist(cpm_vars), flatlist(vals), strict=True)
+        self._hint = {self.solver_var(own): int(value) ^ isinstance(own, NegBoolView) for own, value in listed}
+
+    @contextmanager
+    def _timed(self) -> Iterator[SolverStatus]:
+        """A new status, with the seconds that the block takes."""
+        self.cpm_status, begin = SolverStatus(self.name), time.perf_counter()
+        yield self.cpm_status
+        self.cpm_status.solve_time = time.perf_counter() - begin
+
+    def _problem_of_all(self) -> Problem:
+        """The problem, with variables of the model that no constraint has."""
+        self.solver_vars(self.user_vars)
+        return self.native_model
+
+    def _take(self, assignment: Sequence[int] | None, value: int | float | None) -> None:
+        """Give the model's variables their values, or none, and the objective its own."""
+        is_whole = self._has_objective and value is not None and int(value) == value
+        self.objective_value_ = int(value) if is_whole and value is not None else None
+        for own in self.user_vars:
+            if assignment is None:
+                own.clear()
+                continue
+            v = self.solver_var(own)
+            number = int(self._relations.tables.values(v)[assignment[v]])
+            own._value = bool(number) if own.is_bool() else number
+
+
+@contextmanager
+def _refused(own: Any) -> Iterator[None]:
+    """Raise NotSupportedError with the text of what has no form of bounded size."""
+    try:
+        yield
+    except (Unread, UnsupportedError) as error:
+        raise NotSupportedError(f"oocbe: {own!s:.200} is not supported: {error}") from None
+
+
+def _checked(time_limit: float | None, options: dict[str, Any]) -> Callable[[], float | None]:
+    """What says how much of a time limit is left; ValueError or NotSupportedError for what a call may not ask."""
+    if time_limit is not None and time_limit <= 0:
+        raise ValueError(f"the time limit of {time_limit} seconds is not above 0")
+    if options.pop("assumptions", None) is not None:
+        raise NotSupportedError("oocbe solves without assumptions; add them as constraints to a copy of the model")
+    begin = time.perf_counter()
+    return lambda: None if time_limit is None else max(0.001, time_limit - (time.perf_counter() - begin))
+
+
+def _solved(problem: Problem, **options: Any) -> Result | None:
+    """The result of a solve; None where the time was over before there was one."""
+    try:
+        return solve(problem, **options)
+    except LimitError:
+        return None
+
+
+def _rows(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Rows of a table, int64, with a star for any value."""
+    found = np.array(rows, dtype=object)
+    return np.where(found == ANY_VALUE, STAR, found).astype(np.int64)
+
+
+def _terms(total: Expression) -> list[tuple[int, Expression]]:
+    """An expression as a sum of others with coefficients."""
+    parts, waiting = [], [(1, total)]
+    while waiting:
+        factor, own = waiting.pop()
+        if own.operator in ("add", "sub", "neg"):
+            signs = {"add": [1] * len(own.arguments), "sub": [1, -1], "neg": [-1]}[own.operator]
+            waiting += [(factor * sign, part) for sign, part in zip(signs, own.arguments, strict=True)]
+        elif own.operator == "mul" and own.arguments[0].operator == CONSTANT and len(own.arguments) == 2:
+            waiting.append((factor * own.arguments[0].value, own.arguments[1]))
+        else:
+            parts.append((factor, own))
+    return parts
+
+
+def _of_tables(ask: Callable[[Problem], TaskResult], problem: Problem) -> TaskResult:
+    """A task's result, of sums as walks over their parts where it cannot be had of linear constraints."""
+    try:
+        return ask(problem)
+    except UnsupportedError:
+        return ask(_with_walks(problem))
+
+
+def _with_walks(problem: Problem) -> Problem:
+    """The problem with variables for partial sums, after its own, in place of wide linear constraints."""
+    large = [*left_out(problem), *(problem.linear_constraints[number] for number in carried_in_rows(problem))]
+    walks = Decomposed(list(problem.sizes))
+    for own in large:
+        walks.walk(own.name, own.scope, 0, _step_of(own), lambda _: 0)
+    states = zip(walks.names, walks.sizes[len(problem.sizes) :], strict=True)
+    tables = [Constraint(t.scope, t.tuples, t.default == math.inf) for t in walks.tables]
+    return replace(
+        problem,
+        variables=(*problem.variables, *(Variable(f"expression.{name}", size) for name, size in states)),
+        constraints=(*problem.constraints, *tables),
+        linear_constraints=tuple(own for own in problem.linear_constraints if own not in large),
+    )
+
+
+def _step_of(own: LinearConstraint) -> Callable[[int, int, int], tuple[int, int | float]]:
+    """The step from a partial sum to the next one, or to the greatest one of those from which nothing is too much."""
+    least, most = ([0, *itertools.accumulate(reversed(ends))][::-1] for ends in own.ends)
+
+    def step(place: int, total: int, value: int) -> tuple[int, int | float]:
+        total += int(own.coefficients[place][value])
+        if total + least[place + 1] > own.capacity:
+            return 0, math.inf
+        return max(total, own.capacity - most[place + 1]), 0
+
+    return step
+
+
+def _solutions(
+    problem: Problem, scope: Sequence[int], most: int, left: Callable[[], float | None], options: dict[str, Any]
+) -> Iterator[tuple[tuple[int, ...], int | float | None]]:
+    """Solutions of optimal value, with values of a scope again where other variables may differ."""
+    k = 0
+    try:
+        while k < most:
+            k = min(most, 16 * k or 1024)  # those of a time limit are some
+            found = _of_tables(partial(k_best, k=k, time_limit=left(), **options), problem).assignments
+            yield from ((own, value) for value, own in found if value == found[0][0])
+            if len(found) < k or found[-1][0] != found[0][0]:
+                return
+        return
+    except UnsupportedError:
+        pass
+    best = None
+    while (result := solve(problem, time_limit=left(), **options)).assignment is not None or result.status in UNPROVEN:
+        if result.status in UNPROVEN or result.assignment is None:
+            raise LimitError("the time limit was reached before all solutions were found")
+        best = result.value if best is None else best
+        if result.value != best:
+            return
+        yield result.assignment, best
+        differs = tuple(-(np.arange(problem.sizes[v]) != result.assignment[v]).astype(np.int64) for v in scope)
+        other = LinearConstraint(tuple(scope), differs, -1, "another solution")
+        problem = replace(problem, linear_constraints=(*problem.linear_constraints, other))
+
+
+def _register() -> None:
+    """Have CPMpy look the solver up by the name ``oocbe``."""
+    others = SolverLookup.base_solvers
+    if "oocbe" not in dict(others()):
+        SolverLookup.base_solvers = classmethod(lambda cls: [*others(), ("oocbe", CPM_oocbe)])
+
+
+_register()

@@ -1,0 +1,338 @@
+"""CPMpy's solver: every constraint and function of CPMpy against brute force, in all contexts, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+# OR-tools, which CPMpy brings, and a later HiGHS than 1.14 cannot be loaded by one process.
+cp = pytest.importorskip("cpmpy", exc_type=ImportError)
+
+from cpmpy.exceptions import NotSupportedError  # noqa: E402
+from cpmpy.expressions import globalconstraints, globalfunctions  # noqa: E402
+from cpmpy.expressions.utils import argval, argvals  # noqa: E402
+from cpmpy.solvers.solver_interface import ExitStatus  # noqa: E402
+
+from oocbe.api.cpmpy import CPM_oocbe  # noqa: E402  (which CPMpy then knows)
+
+Make = Callable[[random.Random], Any]
+
+
+def numbers(low: int, high: int, count: int) -> list[Any]:
+    return [cp.intvar(low, high) for _ in range(count)]
+
+
+def truths(count: int) -> list[Any]:
+    return [cp.boolvar() for _ in range(count)]
+
+
+def rows(rng: random.Random, width: int, symbols: str | tuple[Any, ...] = (0, 1, 2)) -> list[list[Any]]:
+    return [[rng.choice(symbols) for _ in range(width)] for _ in range(rng.randint(1, 6))]
+
+
+def tasks(rng: random.Random, count: int = 3) -> tuple[list[Any], list[int], list[Any]]:
+    lengths = [rng.randint(0, 2) for _ in range(count)]
+    return numbers(0, 2, count), lengths, numbers(0, 2, count) if rng.random() < 0.3 else []
+
+
+def cumulative(rng: random.Random) -> Any:
+    starts, lengths, ends = tasks(rng)
+    heights = [rng.randint(0, 2) for _ in starts]
+    return cp.Cumulative(starts, lengths, ends or None, heights, rng.choice([2, cp.intvar(1, 2)]))
+
+
+def no_overlap(rng: random.Random) -> Any:
+    starts, lengths, ends = tasks(rng)
+    return cp.NoOverlap(starts, lengths, ends or None)
+
+
+def automaton(rng: random.Random) -> Any:
+    moves = [(a, v, rng.choice("abc")) for a in "abc" for v in range(3) if rng.random() < 0.6]
+    return cp.Regular(numbers(0, 2, 4), moves or [("a", 0, "a")], "a", rng.sample("abc", 2))
+
+
+def diagram(rng: random.Random) -> Any:
+    listed = rows(rng, 3)
+    moves = {
+        (str(row[:place]), row[place], str(row[: place + 1]) if place < 2 else "end")
+        for row in listed
+        for place in range(3)
+    }
+    return cp.MDD(numbers(0, 2, 3), sorted(moves), start="[]")
+
+
+def element(rng: random.Random) -> Any:
+    cells = [rng.randint(-2, 3) for _ in range(4)] if rng.random() < 0.5 else numbers(-1, 2, 3)
+    return cp.Element(cells, cp.intvar(-1, 4))
+
+
+CONSTRAINTS: dict[str, Make] = {
+    "AllDifferent": lambda rng: cp.AllDifferent(numbers(0, 3, 4)),
+    "AllDifferentExceptN": lambda rng: cp.AllDifferentExceptN(numbers(0, 3, 4), rng.choice([0, [1, 2]])),
+    "AllDifferentExcept0": lambda rng: cp.AllDifferentExcept0(numbers(0, 3, 4)),
+    "AllEqual": lambda rng: cp.AllEqual([*numbers(0, 3, 3), cp.boolvar()]),
+    "AllEqualExceptN": lambda rng: cp.AllEqualExceptN(numbers(0, 3, 3), rng.choice([2, [0, 3]])),
+    "Circuit": lambda rng: cp.Circuit(numbers(rng.choice([-1, 0]), rng.choice([2, 3]), 3)),
+    "Inverse": lambda rng: cp.Inverse(numbers(0, 2, 3), numbers(0, rng.choice([2, 3]), 3)),
+    "Table": lambda rng: cp.Table(numbers(0, 2, 3), rows(rng, 3)),
+    "ShortTable": lambda rng: cp.ShortTable(numbers(0, 3, 3), rows(rng, 3, (0, 1, 2, "*"))),
+    "NegativeTable": lambda rng: cp.NegativeTable(numbers(0, 2, 3), rows(rng, 3)),
+    "Regular": automaton,
+    "MDD": diagram,
+    "IfThenElse": lambda rng: cp.IfThenElse(*truths(2), cp.intvar(0, 2) > 1),
+    "InDomain": lambda rng: cp.InDomain(cp.intvar(0, 6), rng.sample(range(-1, 9), 4)),
+    "Xor": lambda rng: cp.Xor([*truths(3), cp.intvar(0, 2) == 1]),
+    "Cumulative": cumulative,
+    "CumulativeOptional": lambda rng: cp.CumulativeOptional(
+        *tasks(rng)[:2], demand=[1, 2, 1], capacity=2, is_present=truths(3)
+    ),
+    "NoOverlap": no_overlap,
+    "NoOverlapOptional": lambda rng: cp.NoOverlapOptional(*tasks(rng)[:2], is_present=truths(3)),
+    "Precedence": lambda rng: cp.Precedence(numbers(0, 3, 4), [0, 2, 1][: rng.randint(2, 3)]),
+    "GlobalCardinalityCount": lambda rng: cp.GlobalCardinalityCount(
+        numbers(0, 3, 3), [1, 3], [cp.intvar(0, 2), rng.randint(0, 2)], closed=rng.random() < 0.5
+    ),
+    "Increasing": lambda rng: cp.Increasing(numbers(0, 3, 3)),
+    "IncreasingStrict": lambda rng: cp.IncreasingStrict(numbers(0, 3, 3)),
+    "Decreasing": lambda rng: cp.Decreasing(numbers(0, 3, 3)),
+    "DecreasingStrict": lambda rng: cp.DecreasingStrict(numbers(0, 3, 3)),
+    "LexLess": lambda rng: cp.LexLess(numbers(0, 1, 3), numbers(0, 1, 3)),
+    "LexLessEq": lambda rng: cp.LexLessEq(numbers(0, 1, 3), numbers(0, 1, 3)),
+    "LexChainLess": lambda rng: cp.LexChainLess([numbers(0, 1, 2) for _ in range(3)]),
+    "LexChainLessEq": lambda rng: cp.LexChainLessEq([numbers(0, 1, 2) for _ in range(3)]),
+    "Reservoir": lambda rng: cp.Reservoir(numbers(0, 2, 3), [1, rng.choice([-1, -2]), 1], 0, 2),
+    "ReservoirOptional": lambda rng: cp.ReservoirOptional(numbers(0, 2, 3), [1, -1, 2], 0, 2, is_present=truths(3)),
+}
+"""Of each global constraint one over a few variables."""
+
+FUNCTIONS: dict[str, Make] = {
+    "Minimum": lambda rng: cp.min(numbers(-1, 2, 3)),
+    "Maximum": lambda rng: cp.max([*numbers(-1, 2, 2), rng.randint(-1, 2)]),
+    "Abs": lambda rng: cp.abs(cp.intvar(-2, 3) - cp.intvar(0, 3)),
+    "Multiplication": lambda rng: cp.intvar(-2, 2) * cp.intvar(-2, 2) * rng.randint(-2, 2),
+    "Division": lambda rng: cp.intvar(-5, 5) // cp.intvar(rng.choice([-2, 0, 1]), 2),
+    "Modulo": lambda rng: cp.intvar(-5, 5) % cp.intvar(rng.choice([-2, 0, 1]), 3),
+    "Power": lambda rng: cp.intvar(-2, 3) ** rng.randint(0, 3),
+    "Element": element,
+    "NDElement": lambda rng: cp.cpm_array([[1, 2, -1], [0, 3, 2]])[cp.intvar(-1, 1), cp.intvar(0, 3)],
+    "Count": lambda rng: cp.Count(numbers(0, 2, 3), rng.choice([1, cp.intvar(0, 3)])),
+    "Among": lambda rng: cp.Among(numbers(0, 3, 3), [0, 3]),
+    "NValue": lambda rng: cp.NValue(numbers(0, 2, 3)),
+    "NValueExcept": lambda rng: cp.NValueExcept(numbers(0, 2, 3), 1),
+}
+"""Of each global function one over a few variables."""
+
+
+def test_no_constraint_is_missing() -> None:
+    known = {
+        name
+        for module, base in ((globalconstraints, "GlobalConstraint"), (globalfunctions, "GlobalFunction"))
+        for name, found in vars(module).items()
+        if isinstance(found, type) and issubclass(found, getattr(module, base)) and name != base
+    }
+    assert known == CONSTRAINTS.keys() | FUNCTIONS.keys()
+
+
+def in_context(own: Any, rng: random.Random) -> Any:
+    """The constraint alone, negated, or within another one."""
+    return rng.choice(
+        [
+            lambda: own,
+            lambda: ~own,
+            lambda: cp.boolvar() == own,
+            lambda: cp.boolvar().implies(own),
+            lambda: own.implies(cp.boolvar()),
+            lambda: own | (cp.intvar(0, 2) > 1),
+            lambda: cp.boolvar() + own >= 1,
+            lambda: cp.intvar(0, 2) != cp.boolvar() + own,
+        ]
+    )()
+
+
+def compared(own: Any, rng: random.Random) -> Any:
+    low, high = own.get_bounds()
+    right = rng.choice([rng.randint(low, high), cp.intvar(max(low, -2), min(high, 3))])
+    return rng.choice(
+        [
+            lambda: own == right,
+            lambda: own != right,
+            lambda: own <= right,
+            lambda: own > right,
+            lambda: own + right >= 2,
+        ]
+    )()
+
+
+def solutions_of(constraint: Any) -> tuple[list[Any], set[tuple[int, ...]]]:
+    """Variables, and all assignments that make a constraint true, by trying all."""
+    scope = sorted(cp.transformations.get_variables.get_variables(constraint), key=str)
+    found = set()
+    for values in itertools.product(*(range(int(v.lb), int(v.ub) + 1) for v in scope)):
+        for v, value in zip(scope, values, strict=True):
+            v._value = bool(value) if v.is_bool() else value
+        if argval(constraint):
+            found.add(values)
+    return scope, found
+
+
+def listed_by(model: Any, scope: list[Any], **more: Any) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    count = model.solveAll(solver="oocbe", display=lambda: found.append(tuple(map(int, argvals(scope)))), **more)
+    assert count == len(found)
+    return found
+
+
+@pytest.mark.parametrize("name", [*CONSTRAINTS, *FUNCTIONS])
+def test_solutions_are_those_of_brute_force(name: str) -> None:
+    rng = random.Random(name)
+    for number in range(3):
+        own = CONSTRAINTS[name](rng) if name in CONSTRAINTS else compared(FUNCTIONS[name](rng), rng)
+        constraint = own if number == 0 else in_context(own, rng)
+        scope, expected = solutions_of(constraint)
+        model = cp.Model(constraint)
+        found = listed_by(model, scope)
+        assert len(found) == len(set(found)), constraint
+        assert set(found) == expected, constraint
+        wanted = ExitStatus.OPTIMAL if expected else ExitStatus.UNSATISFIABLE
+        assert model.status().exitstatus == wanted
+        assert cp.SolverLookup.get("oocbe", model).count() == len(expected), constraint
+        weights = [rng.randint(-3, 3) for _ in scope]
+        total = sum(w * v for w, v in zip(weights, scope, strict=True)) + own
+        model = cp.Model(constraint, **{rng.choice(["minimize", "maximize"]): total})
+        assert model.solve(solver="oocbe") == bool(expected)
+        values = {}
+        for row in expected:
+            for v, value in zip(scope, row, strict=True):
+                v._value = bool(value) if v.is_bool() else value
+            values[row] = argval(total)
+        best = (min if model.objective_is_min else max)(values.values(), default=None)
+        ties = {row for row, value in values.items() if value == best}
+        solver = cp.SolverLookup.get("oocbe", model)
+        assert solver.solve() == bool(expected)
+        assert solver.objective_value() == best
+        if expected:
+            assert tuple(map(int, argvals(scope))) in ties
+        assert set(listed_by(model, scope)) == ties
+        assert solver.count() == len(ties)
+
+
+def test_random_models_have_ortools_optima() -> None:
+    rng = random.Random(1)
+    for _ in range(12):
+        made = [in_context(make(rng), rng) for make in rng.sample(list(CONSTRAINTS.values()), 2)]
+        made += [compared(make(rng), rng) for make in rng.sample(list(FUNCTIONS.values()), 2)]
+        scope = sorted(cp.transformations.get_variables.get_variables(made), key=str)
+        joined = [a + b <= 3 for a, b in itertools.pairwise(rng.sample(scope, 4))]
+        total = sum(rng.randint(-3, 3) * v for v in scope)
+        model = cp.Model([*made, *joined], maximize=total)
+        answers = []
+        for solver in ("ortools", "oocbe"):
+            is_solved = model.solve(solver=solver)
+            answers.append((is_solved, model.objective_value() if is_solved else None))
+            assert model.status().exitstatus in (ExitStatus.OPTIMAL, ExitStatus.UNSATISFIABLE)
+        assert answers[0] == answers[1], model
+        if answers[1][0]:
+            assert all(argval(own) for own in made)
+
+
+def test_it_is_among_the_solvers_of_cpmpy() -> None:
+    x = cp.intvar(0, 9)
+    model = cp.Model(x > 3, minimize=x)
+    solver = cp.SolverLookup.get("oocbe", model)
+    assert isinstance(solver, CPM_oocbe)
+    assert "oocbe" in cp.SolverLookup.supported()
+    assert solver.solve()
+    assert (x.value(), solver.objective_value(), solver.status().exitstatus) == (4, 4, ExitStatus.OPTIMAL)
+    assert solver.native_model.number_by_name == {x.name: 0}
+    solver.maximize(2 * x)  # in place of the earlier objective
+    solver += x != 9
+    assert solver.solve()
+    assert (x.value(), solver.objective_value()) == (8, 16)
+
+
+def test_names_of_variables_in_between_stay_apart() -> None:
+    names = ("expression.1", "state.1.1", "cpmpy.expression.1", "x")
+    listed = [cp.intvar(0, 40, name=name) for name in names]
+    a, b, c, d = listed
+    model = cp.Model(a * b == c + d, cp.Regular(listed, [("s", 0, "s"), ("s", 2, "e"), ("e", 4, "e")], "s", ["e"]))
+    assert listed_by(model, listed) == [(2, 4, 4, 4)]
+    assert {v.name for v in cp.SolverLookup.get("oocbe", model).native_model.variables} > {"cpmpy.expression.1", "x"}
+
+
+def test_hints_are_taken_first_and_bound_the_optimum() -> None:
+    a, b = cp.boolvar(shape=2)
+    solver = cp.SolverLookup.get("oocbe", cp.Model(a | b))
+    for values in ([True, False], [False, True]):
+        solver.solution_hint([a, ~b], [values[0], not values[1]])
+        assert solver.solve()
+        assert [a.value(), b.value()] == values
+    solver.solution_hint([a, b], [False, False])
+    assert solver.solve()
+    for sense, best in (("minimize", 1), ("maximize", 4)):
+        x = cp.intvar(0, 9, shape=2)
+        model = cp.Model(x[0] + x[1] >= 1, x[0] < 3, x[1] < 3, **{sense: x[0] + x[1]})
+        for hint in ([2, 2], [0, 1], [9, 0], [12, 0]):
+            solver = cp.SolverLookup.get("oocbe", model)
+            solver.solution_hint(x, hint)
+            assert solver.solve()
+            assert (solver.objective_value(), sum(x.value())) == (best, best)
+            assert solver.status().exitstatus == ExitStatus.OPTIMAL
+
+
+def test_sums_of_floats_are_optimised() -> None:
+    x = cp.intvar(0, 3, shape=2)
+    solver = CPM_oocbe(cp.Model(x[0] + x[1] == 3))
+    solver.minimize(cp.FloatSum([0.5, 0.25], x, 1.0))
+    assert solver.solve()
+    assert x.value().tolist() == [0, 3]
+    assert solver.objective_value() is None
+
+
+def test_solutions_are_limited_by_number_and_time() -> None:
+    x = cp.boolvar(shape=32)
+    model = cp.Model(cp.any(x))
+    assert model.solveAll(solver="oocbe", solution_limit=10) == 10
+    assert model.status().exitstatus == ExitStatus.FEASIBLE
+    assert model.solveAll(solver="oocbe", time_limit=0.5) > 0
+    assert model.status().exitstatus == ExitStatus.FEASIBLE
+    assert CPM_oocbe(model).count() == 2**32 - 1
+
+
+def test_solutions_of_wide_sums_are_listed() -> None:
+    x = cp.intvar(0, 60, shape=8)
+    weights = np.array([1009, 3001, 4999, 7001, 8999, 11003, 13001, 15013])
+    model = cp.Model(cp.sum(weights * x) == 1009 * 2 + 15013 + 3001, cp.max(x) <= 2)
+    found = listed_by(model, list(x))
+    brute = [row for row in itertools.product(range(3), repeat=8) if np.dot(row, weights) == 1009 * 2 + 15013 + 3001]
+    assert sorted(found) == sorted(brute)
+
+
+def test_tables_of_long_horizons_stay_small() -> None:
+    starts, ends = cp.intvar(0, 50, shape=6), cp.intvar(0, 50, shape=6)
+    problem = CPM_oocbe(cp.Model(cp.Cumulative(starts, [1, 2, 3, 4, 2, 3], ends, [2, 1, 2, 1, 2, 1], 3))).native_model
+    assert max(len(own.tuples) for own in problem.constraints) <= 51 * 51
+
+
+def test_what_is_refused_names_itself() -> None:
+    x = cp.intvar(0, 10**6, shape=4, name="x")
+    with pytest.raises(NotSupportedError, match=r"x\[0\]\) \* \(x\[1\].*assignments"):
+        cp.Model(x[0] * x[1] == x[2] * x[3]).solve(solver="oocbe")
+    with pytest.raises(NotSupportedError, match="variable y has 100,000,001 values"):
+        cp.Model(cp.intvar(0, 10**8, name="y") > 3).solve(solver="oocbe")
+    solver = CPM_oocbe(cp.Model(x[0] > 3))
+    with pytest.raises(NotSupportedError, match="assumptions"):
+        solver.solve(assumptions=[cp.boolvar()])
+    with pytest.raises(NotSupportedError, match="core"):
+        solver.get_core()
+    with pytest.raises(NotSupportedError, match="no subsolver"):
+        cp.Model(x[0] > 3).solve(solver="oocbe:fast")
+    with pytest.raises(ValueError, match="time limit"):
+        solver.solve(time_limit=-1)
+    with mock.patch("oocbe.api.cpmpy.MOST_LISTED", 5), pytest.raises(NotSupportedError, match="solution_limit"):
+        cp.Model(cp.any(cp.boolvar(shape=4))).solveAll(solver="oocbe")
