@@ -213,7 +213,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
             truth = self._relations.new_variable((0, 1))
             self._walk(own, truth)
             return variable(truth)
-        parts = tuple(map(self._expression, args))
+        parts = tuple(map(self._expression, flatlist(args)))
         if name == "ite":
             return call("and", call("imp", *parts[:2]), call("or", parts[0], parts[2]))
         if name not in OPERATORS:

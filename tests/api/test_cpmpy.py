@@ -256,6 +256,13 @@ def test_it_is_among_the_solvers_of_cpmpy() -> None:
     assert (x.value(), solver.objective_value()) == (8, 16)
 
 
+def test_arrays_among_arguments_are_read() -> None:
+    x = cp.intvar(0, 2, shape=2)
+    own = cp.max(x)
+    own._args = (x, 1)  # as models stored by older versions of CPMpy have it
+    assert len(listed_by(cp.Model(own == 1), list(x))) == 4
+
+
 def test_names_of_variables_in_between_stay_apart() -> None:
     names = ("expression.1", "state.1.1", "cpmpy.expression.1", "x")
     listed = [cp.intvar(0, 40, name=name) for name in names]
@@ -317,6 +324,12 @@ def test_tables_of_long_horizons_stay_small() -> None:
     starts, ends = cp.intvar(0, 50, shape=6), cp.intvar(0, 50, shape=6)
     problem = CPM_oocbe(cp.Model(cp.Cumulative(starts, [1, 2, 3, 4, 2, 3], ends, [2, 1, 2, 1, 2, 1], 3))).native_model
     assert max(len(own.tuples) for own in problem.constraints) <= 51 * 51
+
+
+def test_half_reified_tables_have_each_solution_once() -> None:
+    x, p = cp.intvar(-1, 2, shape=3), cp.boolvar()
+    own = p.implies(cp.Table(x, [[0, 1, 2], [1, 2, 0], [1, 0, 2]]))
+    assert CPM_oocbe(cp.Model(own)).count() == 4**3 + 3
 
 
 def test_what_is_refused_names_itself() -> None:
