@@ -189,11 +189,17 @@ def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]
         timers[-1].daemon = True
         timers[-1].start()
 
+    def ended(failed: threading.ExceptHookArgs) -> None:
+        """A thread that lacks memory says nothing: errors of work are passed on to the thread that waits for it."""
+        if failed.exc_value is None or not is_want_of_memory(failed.exc_value):
+            of_threads(failed)
+
     before, sys.unraisablehook = sys.unraisablehook, again
+    of_threads, threading.excepthook = threading.excepthook, ended
     try:
         yield
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook, threading.excepthook = before, of_threads
         for timer in timers:
             timer.cancel()
 

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +14,7 @@ from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline, unlimited
+from oocbe.runtime.memory import is_want_of_memory
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import SubSolver
 
@@ -112,7 +114,10 @@ class SearchBeside:
     """
 
     def __init__(self, problem: Problem, seconds: float, seed: int) -> None:
-        self._given = problem, seconds, seed
+        # Not on the thread: without memory, Python may wait for ever for a module that two threads import.
+        from oocbe.bounds.incumbent import find_incumbent
+
+        self._search = partial(find_incumbent, problem, seconds, seed)
         self._found: Incumbent | None = None
         self._error: BaseException | None = None
         with unlimited():
@@ -131,7 +136,7 @@ class SearchBeside:
 
     @property
     def best(self) -> Incumbent | None:
-        """The best assignment, or None; ends the search.
+        """The best assignment, or None, also if the search lacked memory; ends the search.
 
         Raises
         ------
@@ -139,15 +144,14 @@ class SearchBeside:
         """
         self._deadline.interrupt()
         self._thread.join()
-        if self._error is not None and not isinstance(self._error, OocbeError):
-            raise self._error
+        error = self._error
+        if error is not None and not isinstance(error, OocbeError) and not is_want_of_memory(error):
+            raise error
         return self._found
 
     def _run(self) -> None:
-        from oocbe.bounds.incumbent import find_incumbent
-
         try:
             with self._deadline:
-                self._found = find_incumbent(*self._given)
+                self._found = self._search()
         except BaseException as error:
             self._error = error

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -153,6 +154,23 @@ def test_other_errors_in_destructors_are_shown_as_ever(error, is_shown, monkeypa
         command()
     assert ended.value.exit_code == 0
     assert [unraisable.exc_type for unraisable in shown] == [type(error)] * is_shown
+
+
+@pytest.mark.parametrize(("error", "is_shown"), [(KeyError("lost"), True), (MemoryError(), False)])
+def test_other_errors_of_threads_are_shown_as_ever(error, is_shown, monkeypatch):
+    @guarded
+    def command():
+        thread = threading.Thread(target=raiser(error))
+        thread.start()
+        thread.join()
+
+    shown = []
+    monkeypatch.setattr(threading, "excepthook", before := lambda failed: shown.append(failed.exc_type))
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == 0
+    assert shown == [type(error)] * is_shown
+    assert threading.excepthook is before
 
 
 COMMANDS = {

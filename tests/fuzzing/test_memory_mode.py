@@ -72,8 +72,9 @@ def test_a_child_of_the_server_is_killed_as_a_program_is_and_hangs_as_one_does(t
     command = ["-m", "oocbe", "inspect", str(tmp_path / "p.cnf")]
     environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
     server = Server()
-    with pytest.raises(subprocess.TimeoutExpired):
+    with pytest.raises(subprocess.TimeoutExpired) as late:
         server.run(command, 2 << 30, environment, 0.2, tmp_path)
+    assert "most recent call first" in late.value.stderr
     ended = server.run(command, 2 << 30, environment, 60.0, tmp_path)
     assert ended.code == 0
     assert "variables" in ended.output

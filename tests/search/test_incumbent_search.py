@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 
 import pytest
 
@@ -13,7 +15,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.incumbent_search import IncumbentSearch
+from oocbe.search.incumbent_search import IncumbentSearch, SearchBeside
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 
@@ -63,3 +65,27 @@ def test_what_it_cannot_search_is_over(monkeypatch):
     known, made = search_of(random_network(5, 3, 0.6, seed=1))
     made.work(1e-3, Deadline())
     assert made.is_over
+
+
+def test_want_of_memory_on_its_thread_costs_no_answer(monkeypatch):
+    def fail(*_):
+        raise error
+
+    problem, shown = random_network(5, 3, 0.6, seed=1), []
+    monkeypatch.setattr(threading, "excepthook", shown.append)
+    monkeypatch.setattr(incumbent, "find_incumbent", fail)
+    error: Exception = MemoryError()
+    with SearchBeside(problem, 0.1, 0) as search:
+        assert search.best is None
+    assert oocbe.solve(problem, time_limit=60, bounds="none").status == "optimal"
+    error = KeyError("lost")
+    with SearchBeside(problem, 0.1, 0) as search, pytest.raises(KeyError):
+        assert search.best
+    assert not shown
+
+
+def test_its_thread_imports_nothing(monkeypatch):
+    """Without memory an import may fail there, or leave a lock of the module that others wait for."""
+    monkeypatch.setitem(sys.modules, "oocbe.bounds.incumbent", None)
+    with pytest.raises(ImportError):
+        SearchBeside(random_network(5, 3, 0.6, seed=1), 0.1, 0)

@@ -11,6 +11,7 @@ Orders come as lines of JSON on standard input, answers leave the same way: :cla
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import gc
 import json
 import os
@@ -44,6 +45,9 @@ that it gives itself."""
 
 POLL_SECONDS = 0.004
 
+STACKS_SECONDS = 0.2
+"""In which a child that hangs writes the stacks of its threads."""
+
 
 class Server:
     """The server's other end, in the process that draws cases; started by the first command."""
@@ -64,8 +68,8 @@ class Server:
             self._process = None
             raise RuntimeError(f"the server has ended with {process.wait()}")
         answer = json.loads(line)
-        if answer is None:
-            raise subprocess.TimeoutExpired(command, seconds)
+        if isinstance(answer, str):
+            raise subprocess.TimeoutExpired(command, seconds, stderr=answer)
         return Ended(**answer)
 
     def stop(self) -> None:
@@ -134,8 +138,8 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | None:
-    """How the command ended; None where it took too long."""
+def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | str:
+    """How the command ended; where it took too long: what it wrote on standard error, and where its threads were."""
     from oocbe.runtime.memory import own_memory
 
     folder = Path(order["folder"])
@@ -152,9 +156,11 @@ def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | None:
             if done:
                 break
             if time.monotonic() > end:
+                os.kill(child, signal.SIGUSR1)
+                time.sleep(STACKS_SECONDS)
                 os.kill(child, signal.SIGKILL)
                 os.wait4(child, 0)
-                return None
+                return (folder / "stderr").read_text(errors="replace")[-6000:]
             time.sleep(POLL_SECONDS)
         if group is None:
             peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -190,6 +196,7 @@ def _run_command(order: dict[str, Any], fresh: _Fresh) -> None:
     os.dup2(null, 0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    faulthandler.register(signal.SIGUSR1, file=2)
     os.environ.update(order["environment"])
     tempfile.tempdir = None  # each case has one of its own
     room = os.environ.pop(ROOM_VARIABLE, None)

@@ -158,8 +158,10 @@ def _run(command: list[str], case: Description, place: Path, run: Any) -> Ended:
         limit = memory + (case["room"] + ABOVE_MIB) * MIB
     try:
         ended: Ended = run(command, limit, environment, SECONDS, place)
-    except subprocess.TimeoutExpired:
-        raise DisagreementError("end of a command", "one within its time limit", f"none in {SECONDS:g} s") from None
+    except subprocess.TimeoutExpired as late:
+        error = DisagreementError("end of a command", "one within its time limit", f"none in {SECONDS:g} s")
+        error.found += f": {late.stderr or ''}"  # where its threads were, however long that is
+        raise error from None
     return ended
 
 
