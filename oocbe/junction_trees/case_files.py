@@ -47,6 +47,7 @@ from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.names import unknown_variable, value_index
 from oocbe.model.problem import Problem
+from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.parquet_source import sparing
@@ -197,6 +198,7 @@ def parquet_of(result: BatchResult) -> bytes:
     return out.getvalue()
 
 
+@data_limit.lifted()  # without memory, the thread of Zarr repeats an error for ever
 def write_zarr(result: BatchResult, folder: Path) -> None:
     """Write a batch to a new Zarr group (format 3); see the module for its arrays.
 

@@ -264,6 +264,29 @@ def test_parquet_is_written_and_read_where_the_limit_has_no_room_for_arrow(tmp_p
     assert (done.returncode, done.stdout) == (0, "200000\n"), done.stderr[-2000:]
 
 
+ZARR = """
+import oocbe
+from pathlib import Path
+from oocbe.junction_trees.case_files import write_zarr
+from oocbe.runtime import data_limit
+network = oocbe.read("network.uai")
+tree = oocbe.JunctionTree(network)
+found = tree.batch([{"1": 1}])
+data_limit.PROGRAM_DATA_BYTES = -(64 << 20)
+with data_limit.data_limit.of(0, 0):
+    write_zarr(tree, found, Path("made.zarr"))
+"""
+
+
+def test_answers_are_written_where_the_limit_has_no_room_for_zarr(tmp_path):
+    """Its thread repeats the error of a block that is refused."""
+    pytest.importorskip("zarr")
+    (tmp_path / "network.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4 0.1 0.2 0.3 0.4\n")
+    done = run(tmp_path, "-c", ZARR, limits={})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "made.zarr" / "posteriors" / "0").is_dir()
+
+
 THREAD = """
 import threading
 from concurrent.futures import ThreadPoolExecutor

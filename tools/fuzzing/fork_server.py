@@ -15,6 +15,7 @@ import faulthandler
 import gc
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -43,6 +44,9 @@ ROOM_VARIABLE = "OOCBE_FUZZ_ROOM"
 """Environment variable: bytes that the program may take beside the limit and what the server has, in place of those
 that it gives itself."""
 
+ALL = "all"
+"""Argument of a server that loads more."""
+
 POLL_SECONDS = 0.004
 
 STACKS_SECONDS = 0.2
@@ -50,10 +54,14 @@ STACKS_SECONDS = 0.2
 
 
 class Server:
-    """The server's other end, in the process that draws cases; started by the first command."""
+    """The server's other end, in the process that draws cases; started by the first command.
 
-    def __init__(self) -> None:
+    has_all : its children have all modules and listed loops of the CPU, and none to load: most of the time of a case.
+    """
+
+    def __init__(self, has_all: bool = False) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._arguments = [ALL] if has_all else []
 
     def run(self, command: list[str], limit: int, environment: dict[str, str], seconds: float, folder: Path) -> Ended:
         """Run a command as :func:`.control_groups.run` runs a program; ``command``: what follows ``python``."""
@@ -78,10 +86,9 @@ class Server:
             self._process.communicate()
             self._process = None
 
-    @staticmethod
-    def _started(environment: dict[str, str]) -> subprocess.Popen[str]:
+    def _started(self, environment: dict[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", __spec__.name],
+            [sys.executable, "-m", __spec__.name, *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -129,6 +136,8 @@ def main() -> None:
     fresh = _Fresh()
     for name in LOADED:
         import_module(name)
+    if ALL in sys.argv:
+        _load_all()
     gc.collect()
     gc.freeze()  # a child that looks for cycles would copy all pages
     for line in sys.stdin:
@@ -136,6 +145,21 @@ def main() -> None:
         answer = _in_child(order, fresh)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+
+def _load_all() -> None:
+    """Load the modules and the listed loops of the CPU; those in no cache are compiled, and cached for all processes.
+
+    Arrow and other libraries that have threads are loaded by functions, not by modules.
+    """
+    import oocbe
+    from oocbe.kernels.cpu.signatures import found, listed
+
+    for module in pkgutil.walk_packages(oocbe.__path__, "oocbe."):
+        if not any(part in module.name for part in ("cuda", "cluster", "zarr", "__main__")):
+            import_module(module.name)
+    for owner, name, signature in listed():
+        found(owner, name).compile(signature)
 
 
 def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | str:

@@ -78,58 +78,63 @@ XML_KINDS = {"propagate": 1, "dcop": 2}
 JOINED_ROWS = 1 << 26
 """Rows that operators and ``stress``, which have no time limit, join at most, and cells of complete tables."""
 
-MOST_BYTES = 2 * MIB
+MOST_BYTES = MIB
 """Of an input file: small functions take 50 microseconds and a kilobyte each."""
 
-QUICKLY_READ = {"wcsp": 16 * MIB, "uai": 16 * MIB, "cfn": 8 * MIB, "lg": 8 * MIB, "xml": 4 * MIB, "yaml": MIB // 4}
+SHORTER = 8
+"""Divisor of sizes and of joined rows in narrow cases."""
+
+QUICKLY_READ = {"wcsp": 8 * MIB, "uai": 8 * MIB, "cfn": 4 * MIB, "lg": 4 * MIB, "xml": 2 * MIB, "yaml": MIB // 8}
 """The same, of formats that are read quicker, or slower."""
 
 
 def draw_details(random: Random, way: str, room: int, is_short: bool) -> Description:
     """What a kind's input is made from, for so many MiB; ``is_short``: which takes a fraction of a second."""
     case: Description = {}
-    limit = min(room, 64)
+    limit, most = min(room, 64), 6 if is_short else 24
+    joined = JOINED_ROWS // (8 * SHORTER if is_short else 1)
     if WAYS[way]:
         suffix = random.choice(WAYS[way])
         size = int(limit * MIB * 10 ** random.uniform(-2.5, -0.3))
         case |= {"suffix": suffix, "kind": random.randrange(60), "is_compressed": random.random() < 0.3}
         if suffix == "xml" and way in XML_KINDS:
             case["kind"] = XML_KINDS[way]
-        case["size"] = min(size, QUICKLY_READ.get(suffix, MOST_BYTES) // (8 if is_short else 1))
+        case["size"] = min(size, QUICKLY_READ.get(suffix, MOST_BYTES) // (SHORTER if is_short else 1))
     if way in OPERATORS:
         case |= {
             "sizes": {name: random.choice((3, 20, 100, 1000)) for name in "abcd"},
             "tables": random.choice((["abc", "bcd"], ["ab", "bc"], ["abc", "cd"], ["bac", "dcb"])),
             "gone": "b",
-            "rows": int(min(limit, 24) * MIB / 16 * random.choice((0.02, 0.2, 0.5, 1.0, 2.0))),
+            "rows": int(min(limit, most) * MIB / 16 * random.choice((0.02, 0.2, 0.5, 1.0, 2.0))),
             "is_sorted": random.random() < 0.5,
             "output": random.random() < 0.75,
         }
         case["on_disk"] = case["output"] and random.random() < 0.7
-        joined = JOINED_ROWS // (8 if is_short else 1)
         if way in ("join_sum", "join_maximise"):
             case["rows"] = min(case["rows"], _most_rows(case, joined))
         while way in ("to_complete", "to_rows") and math.prod(case["sizes"][x] for x in case["tables"][0]) > joined:
             case["sizes"] = {name: (size + 1) // 2 for name, size in case["sizes"].items()}
     if way in ("parquet", "stress", "synth"):
-        case["rows"] = int(min(limit, 24) * MIB / 16 * random.choice((0.1, 0.5, 1.0, 2.0)))
+        case["rows"] = int(min(limit, most) * MIB / 16 * random.choice((0.1, 0.5, 1.0, 2.0)))
     if way == "stress":
-        groups = random.choice((8, 32, 4096))
+        groups = random.choice((8, 32, 512 if is_short else 4096))
         case |= {"operator": random.choice(("join-sum", "maximise", "join-maximise")), "groups": groups}
         case["generated"] = random.random() < 0.2
-        case["rows"] = max(groups, min(case["rows"], JOINED_ROWS // groups))
+        case["rows"] = max(groups, min(case["rows"], joined // groups))
     if way == "synth":
         case["made"] = random.choice(("random", "scale-free", "grid", "spot5", "table"))
     if way == "solve":
         case["options"] = random.choice(
             ([], [], ["--bounds", "none"], ["--bounds", "lp"], ["--tables", "complete"], ["--tables", "incomplete"])
         )
+    if way == "many":
+        case["size"] = min(case["size"], MIB // 2)
     if way in ("trace", "simulate"):
         case["size"] = int(limit * MIB * 10 ** random.uniform(-3, -0.8))
     if way == "query":
-        case |= {"cases": int(10 ** random.uniform(1, 4)), "joined": random.random() < 0.3}
+        case |= {"cases": int(10 ** random.uniform(1, 3 if is_short else 4)), "joined": random.random() < 0.3}
         case["out"] = random.choice(("csv", "parquet", "zarr", "MAR"))
-        case["size"] = min(case["size"], MIB // 2)
+        case["size"] = min(case["size"], MIB // (SHORTER if is_short else 2))
     return case
 
 
@@ -217,7 +222,7 @@ def _many(case: Description, place: Path) -> Commands:
     for i in range(3):
         (place / str(i)).mkdir()
         files.append(_problem(case, place / str(i), i))
-    yield _program("solve", *files, "--jobs", 1 + case["number"] % 2, *_timed(case)), []
+    yield _program("solve", *files, "--jobs", 1 + case["number"] % 2, *_limit(case), "--time-limit", "1", "-q"), []
 
 
 def _workdir(case: Description, place: Path) -> Commands:
@@ -239,20 +244,20 @@ def _verify(case: Description, place: Path) -> Commands:
 
 def _compile(case: Description, place: Path) -> Commands:
     path, tree = _problem(case, place), place / "out"
-    yield _program("compile", path, tree, *_limit(case), "--order-seconds", "0.3"), [tree]
-    yield _program("query", tree, "--cases", write_cases(place, case["suffix"], 200), *_limit(case)), []
+    yield _program("compile", path, tree, *_limit(case), "--order-seconds", "0.2"), [tree]
+    yield _program("query", tree, "--cases", write_cases(place, case["suffix"], 20), *_limit(case)), []
 
 
 def _query(case: Description, place: Path) -> Commands:
     path, tree, answers = _problem(case, place), place / "out", place / f"answers.{case['out']}"
-    yield _program("compile", path, tree, "--order-seconds", "0.3", "--memory", "1GiB"), []
+    yield _program("compile", path, tree, "--order-seconds", "0.2", "--memory", "1GiB"), []
     named = ["--targets", "v1" if case["suffix"] == "bif" else "1"] if case["joined"] and case["out"] != "MAR" else []
     file = write_cases(place, case["suffix"], case["cases"])
     yield _program("query", tree, "--cases", file, *named, "-o", answers, *_limit(case)), [answers]
 
 
 def _timed(case: Description) -> list[str]:
-    return [*_limit(case), "--time-limit", "4" if case["room"] is None else "1", "-q"]
+    return [*_limit(case), "--time-limit", "2" if case["room"] is None else "0.7", "-q"]
 
 
 def _of_problem(case: Description, place: Path) -> Commands:
@@ -264,11 +269,11 @@ def _of_problem(case: Description, place: Path) -> Commands:
     elif way in ("bound", "dcop"):
         yield _program(way, path, *_timed(case), *(["--z", "3"] if case["kind"] % 2 else [])), []
     elif way == "plan":
-        yield _program(way, path, *limit, "--order-seconds", "0.5"), []
+        yield _program(way, path, *limit, "--order-seconds", "0.2"), []
     elif way == "propagate":
         out = place / f"tighter.{'mps' if case['suffix'] in ('mps', 'lp', 'opb') else 'wcsp'}"
         kept = ["--output", out] if case["kind"] % 2 else []
-        yield _program(way, path, "--time-limit", "4", *kept), [out]
+        yield _program(way, path, "--time-limit", "2", *kept), [out]
     elif way == "inspect":
         yield _program(way, path), []
     elif way == "convert":
