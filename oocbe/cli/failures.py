@@ -68,37 +68,45 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        global ended_with
         begin(command.__name__, kwargs)
-        with heard(_raised()) as interruption:
-            try:
-                require(ARRAYS_BYTES, "loading NumPy")
-                _refuse_urls(kwargs)
-                with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):
-                    code = command(*args, **kwargs) or 0
-                    sys.stdout.flush()  # detects a closed reader here instead of at the interpreter's exit
-                    if code == EXIT_INTERRUPTED:
-                        warn(message_of(KeyboardInterrupt()))
-            except typer.Exit:
-                raise
-            except (Exception, KeyboardInterrupt, Terminated) as caught:
-                error = interruption.behind(caught)
-                interruption.heed()
-                is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
-                code = exit_code_of(error)
-                files = kwargs.get("files")
-                if is_interruption and isinstance(files, list) and len(files) > 1:
-                    interruption.is_answered = True  # one line per file, and none had begun
-                if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
-                    with suppress(OSError):  # standard output may be what failed
-                        print_json(failure("interrupted") if is_interruption else failure("error", _error_json(error)))
-                report(error, debug=bool(kwargs.get("debug")))
-                # A Ctrl-C inside code from text (such as Numba's) sets a flag by which Python, run with -m, kills
-                # itself with SIGINT at its end, whatever the exit code. Evaluating text clears the flag.
-                eval("None")
-            if code == EXIT_INTERRUPTED and interruption.number is not None:
-                code = 128 + interruption.number
-            global ended_with
-            ended_with = code
+        code: int | None = None
+        try:
+            with heard(_raised()) as interruption:
+                try:
+                    require(ARRAYS_BYTES, "loading NumPy")
+                    _refuse_urls(kwargs)
+                    with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):
+                        code = command(*args, **kwargs) or 0
+                        sys.stdout.flush()  # detects a closed reader here instead of at the interpreter's exit
+                        if code == EXIT_INTERRUPTED:
+                            warn(message_of(KeyboardInterrupt()))
+                except typer.Exit:
+                    raise
+                except (Exception, KeyboardInterrupt, Terminated) as caught:
+                    error = interruption.behind(caught)
+                    interruption.heed()
+                    is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
+                    code = exit_code_of(error)
+                    files = kwargs.get("files")
+                    if is_interruption and isinstance(files, list) and len(files) > 1:
+                        interruption.is_answered = True  # one line per file, and none had begun
+                    if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
+                        with suppress(OSError):  # standard output may be what failed
+                            told = failure("interrupted") if is_interruption else failure("error", _error_json(error))
+                            print_json(told)
+                    report(error, debug=bool(kwargs.get("debug")))
+                    # A Ctrl-C inside code from text (such as Numba's) sets a flag by which Python, run with -m, kills
+                    # itself with SIGINT at its end, whatever the exit code. Evaluating text clears the flag.
+                    eval("None")
+                if code == EXIT_INTERRUPTED and interruption.number is not None:
+                    code = 128 + interruption.number
+                ended_with = code
+        except (KeyboardInterrupt, Terminated) as late:  # between two of these blocks
+            if code is None:
+                code = exit_code_of(late)
+                report(late, debug=False)
+        ended_with = code
         raise typer.Exit(code)
 
     return run

@@ -55,11 +55,13 @@ class Interruption:
     is_deferred : whether :meth:`defer` was called.
     is_answered : whether the command is printing its answer.
     is_overdue : whether an exception was raised because work had not ended in time.
+    is_closed, late : whether the block is ending, and the signal that arrived since then.
     """
 
     def __init__(self, raised: Raised) -> None:
         self.number: int | None = None
-        self.is_deferred = self.is_overdue = self.is_answered = False
+        self.is_deferred = self.is_overdue = self.is_answered = self.is_closed = False
+        self.late: int | None = None
         self._raised = raised
         self._arrivals = self._works = 0
         self._unheeded: int | None = None
@@ -119,6 +121,11 @@ class Interruption:
         self.is_deferred = True
         self._take_unheeded()
 
+    def close(self) -> None:
+        """From now on signals raise nothing, which would leave handlers in place; :attr:`late` keeps the last one."""
+        self.is_closed = True
+        self.heed()
+
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Within the block the first signal is a request, with a grace period of :data:`GRACE_SECONDS`."""
@@ -137,6 +144,9 @@ class Interruption:
 
     def arrived(self, number: int, frame: FrameType | None = None) -> None:
         """Python's handler of a signal: records a request, or raises."""
+        if self.is_closed:
+            self.late = number
+            return
         with self._lock:
             is_hurrying, self._is_hurrying = self._is_hurrying, False
             is_insisting, self._is_insisting = self._is_insisting, False
@@ -265,11 +275,16 @@ def heard(raised: Raised) -> Iterator[Interruption]:
                     before[number] = signal.signal(number, made.arrived)
                 yield made
             finally:
-                made.heed()
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+                try:
+                    made.close()
+                finally:
+                    made.heed()
+                    for number, handler in before.items():
+                        signal.signal(number, handler)
     finally:
         _of_thread.interruption = None
+    if made.late is not None:
+        send(made.late)  # to the handler from before
 
 
 def _is_unwinding() -> bool:

@@ -22,6 +22,8 @@ from oocbe.cli.main import COMMANDS as PROGRAM
 from oocbe.cli.main import app
 from oocbe.cli.progress import SilentObserver
 from oocbe.model.results.numerals import schema_version_of
+from oocbe.runtime import interruption
+from tests.helpers.signals import signalled_at_every_line
 
 cli_bound, cli_solve = import_module("oocbe.cli.bound"), import_module("oocbe.cli.solve")
 
@@ -171,6 +173,27 @@ def test_other_errors_of_threads_are_shown_as_ever(error, is_shown, monkeypatch)
     assert ended.value.exit_code == 0
     assert shown == [type(error)] * is_shown
     assert threading.excepthook is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_line_of_the_frame_around_a_command_leaves_no_traceback(
+    number, interrupts_heard, capsys, monkeypatch
+):
+    """From its handlers to their removal; the handler from before takes what comes before and afterwards."""
+
+    @guarded
+    def succeed():
+        return 0
+
+    def command():
+        with pytest.raises(typer.Exit) as ended:
+            succeed()
+        return ended.value.exit_code
+
+    monkeypatch.setattr(interruption, "GRACE_SECONDS", 60.0)
+    ends = signalled_at_every_line(command, number, ("failures.py", "interruption.py", "contextlib.py"))
+    assert ends == {0, 128 + number, "heard"}
+    assert "Traceback" not in capsys.readouterr().err
 
 
 COMMANDS = {

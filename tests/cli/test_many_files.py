@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.resources import files as resources
+from multiprocessing import Pipe
 from pathlib import Path
 
 import jsonschema
@@ -16,8 +19,11 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.api.tasks.solving_processes import serve
 from oocbe.cli.main import app
 from oocbe.formats import write
+from oocbe.runtime import interruption
+from tests.helpers.signals import signalled_at_every_line
 from tests.helpers.small_problems import clique
 
 SCHEMA = json.loads(resources("oocbe").joinpath("schema", "solve.json").read_text())
@@ -145,3 +151,47 @@ def test_a_signal_leaves_the_answers_so_far(tmp_path, interrupts_heard, number):
     assert "1 of 4 files without an answer" in errors and "Traceback" not in errors and "leaked" not in errors
     assert len(errors.splitlines()) == 2, errors
     assert not any(map(is_running, children))
+
+
+def test_a_signal_at_any_line_of_a_solving_process_leaves_no_traceback(interrupts_heard, monkeypatch):
+    """Its parent closes the connection, and ends it at the same time."""
+
+    class Ended(Exception):
+        pass
+
+    def leave(code):
+        raise Ended
+
+    def served():
+        ours, theirs = Pipe()
+        with ours, theirs, suppress(Ended), socket.socket(fileno=os.dup(ours.fileno())) as connection:
+            ours.send("task")
+            connection.shutdown(socket.SHUT_WR)
+            serve(theirs, str)
+            return "returned"
+        return "left"
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr(interruption, "GRACE_SECONDS", 60.0)
+    ends = signalled_at_every_line(served, signal.SIGTERM, ("solving_processes.py", "interruption.py", "contextlib.py"))
+    assert ends == {"returned", "left", "heard"}
+
+
+def test_a_signal_at_any_moment_leaves_no_traceback(tmp_path, interrupts_heard):
+    """While modules are imported, while processes start or solve, and at the end."""
+    easy, hard = tmp_path / "easy.wcsp", tmp_path / "hard.wcsp"
+    write(clique(3, 2), easy)
+    write(clique(12, 8, largest=50), hard)
+    command = [sys.executable, "-m", "oocbe", "solve", *map(str, (easy, hard, easy)), "--jobs", "2", "-q", *FAST]
+    for moment in range(12):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            time.sleep(0.12 * moment)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.communicate()
+        assert process.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM), (moment, errors)
+        assert not any(sign in errors for sign in ("Traceback", "Exception", "leaked", "Error")), (moment, errors)

@@ -215,7 +215,7 @@ def _listening() -> Iterator[Interruption]:
 def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
     """Main loop of such a process: report that it reads, and run tasks until the connection closes or a signal."""
     sys.unraisablehook = _unraisable
-    with heard(dict.fromkeys(END_SIGNALS, KeyboardInterrupt)) as interruption, suppress(KeyboardInterrupt, OSError):
+    with suppress(KeyboardInterrupt, OSError), heard(dict.fromkeys(END_SIGNALS, KeyboardInterrupt)) as interruption:
         connection.send(None)
         while not interruption.is_requested:
             try:
@@ -228,8 +228,7 @@ def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
                 content = failure_of(error)
             interruption.defer()  # send the answer whatever signal arrives now
             connection.send(content)
-    if interruption.is_requested:
-        os._exit(EXIT_INTERRUPTED)  # does not wait for threads
+    os._exit(EXIT_INTERRUPTED)  # does not wait for threads
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:
