@@ -220,6 +220,7 @@ def _run_command(order: dict[str, Any], fresh: _Fresh) -> None:
     os.dup2(null, 0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    faulthandler.enable(2)
     faulthandler.register(signal.SIGUSR1, file=2)
     os.environ.update(order["environment"])
     tempfile.tempdir = None  # each case has one of its own
