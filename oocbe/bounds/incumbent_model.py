@@ -319,7 +319,8 @@ def _fill_tables(
         stride = np.array([strides[number] for number in numbers])
         given = np.array([part.scope for _, part in group])
         rank = np.argsort(np.argsort(given, axis=1), axis=1)
-        own_stride = np.take_along_axis(stride, rank, axis=1)
+        width = stride.shape[1]  # no broadcast: NumPy's buffer for short rows is a segmentation fault at a limit
+        own_stride = stride.take(rank + np.repeat(np.arange(len(group)) * width, width).reshape(rank.shape))
         rows = [len(part.tuples) for _, part in group]
         tuples = np.concatenate([part.tuples for _, part in group])
         index = np.repeat(offsets[numbers], rows) + (tuples * np.repeat(own_stride, rows, axis=0)).sum(axis=1)

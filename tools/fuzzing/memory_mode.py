@@ -182,7 +182,7 @@ def _run(command: list[str], case: Description, place: Path, run: Any) -> Ended:
 def _check_end(ended: Ended, case: Description, tally: Tally) -> None:
     said = ended.errors[-1500:]
     if ended.code < 0 or ended.code >= 128:
-        raise DisagreementError("end of a command", "an answer or a refusal", f"signal ({ended.code}): {said}")
+        raise DisagreementError("end of a command", "an answer or a refusal", f"signal ({ended.code}): {ended.errors}")
     for sign in ("Traceback", "internal error", "Exception ignored"):
         tally.holds("messages", sign not in ended.errors, "one line about what was wrong", said)
     unsupported = ended.code == 2 and any(sign in said for sign in UNSUPPORTED)
