@@ -127,7 +127,7 @@ def draw_details(random: Random, way: str, room: int, is_short: bool) -> Descrip
         case["options"] = random.choice(
             ([], [], ["--bounds", "none"], ["--bounds", "lp"], ["--tables", "complete"], ["--tables", "incomplete"])
         )
-    if way == "many":
+    if way in ("many", "convert"):
         case["size"] = min(case["size"], MIB // 2)
     if way in ("trace", "simulate"):
         case["size"] = int(limit * MIB * 10 ** random.uniform(-3, -0.8))
