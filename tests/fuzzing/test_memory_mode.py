@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from random import Random
 
 import pytest
@@ -47,6 +48,23 @@ def test_what_passes_the_limit_is_killed_or_measured(tmp_path):
 def test_a_command_that_is_killed_is_a_failure():
     with pytest.raises(DisagreementError, match="signal"):
         memory_mode._check_end(control_groups.Ended(-9, "", "", 0, True), {"memory": 64, "room": None}, Tally())
+
+
+@pytest.mark.parametrize("has_room", [False, True])
+def test_a_narrow_case_that_compiled_loops_is_repeated(monkeypatch, tmp_path, has_room):
+    case, rooms = memory_mode.draw(Random(3), "solve") | {"room": 4}, []
+
+    def killed(given, tally, run):
+        rooms.append(given["room"])
+        if given["room"] == 4 and (len(rooms) == 1 or not has_room):
+            memory_mode._check_end(control_groups.Ended(-9, "", "", 0, True), given, tally)
+
+    monkeypatch.setattr(memory_mode, "_check", killed)
+    tally = Tally()
+    with nullcontext() if has_room else pytest.raises(DisagreementError, match="signal"):
+        memory_mode.check(case, tmp_path, tally)
+    assert rooms == [4, memory_mode.COMPILING_MIB, 4]
+    assert sum(tally.refusals.values()) == has_room
 
 
 def test_without_a_control_group_the_peak_counts(monkeypatch):

@@ -148,18 +148,20 @@ def main() -> None:
 
 
 def _load_all() -> None:
-    """Load the modules and the listed loops of the CPU; those in no cache are compiled, and cached for all processes.
+    """Load the modules and the listed loops of the CPU that are in a cache; to compile all takes minutes.
 
     Arrow and other libraries that have threads are loaded by functions, not by modules.
     """
     import oocbe
-    from oocbe.kernels.cpu.signatures import found, listed
+    from oocbe.kernels.cpu.signatures import found, is_missing, listed
 
     for module in pkgutil.walk_packages(oocbe.__path__, "oocbe."):
         if not any(part in module.name for part in ("cuda", "cluster", "zarr", "__main__")):
             import_module(module.name)
-    for owner, name, signature in listed():
-        found(owner, name).compile(signature)
+    for loop in listed():
+        if not is_missing(loop):
+            owner, name, signature = loop
+            found(owner, name).compile(signature)
 
 
 def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | str:
