@@ -210,7 +210,7 @@ class LinearProgram:
 
 def _quiet() -> highspy.Highs:
     """A silent solver with one thread; a signal to the calling thread interrupts it."""
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
     interruption = current()

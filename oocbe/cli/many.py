@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json as writer
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from oocbe.cli.output import begin, defer_signals, failure, seconds, warn, wrapped
+from oocbe.cli.output import begin, defer_signals, failure, note, seconds, warn, wrapped
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
 from oocbe.runtime.interruption import current
@@ -20,6 +22,31 @@ if TYPE_CHECKING:
     from oocbe.model.settings.options import SolveOptions
 
 
+COLUMNS = ("file", "status", "value", "bound", "seconds", "exit code", "error")
+"""Columns of the table of ``--csv``."""
+
+
+def problem_files(given: Sequence[Path], format: str | None) -> list[Path]:
+    """The files given, and those of each folder given whose suffix is that of a format (with ``format``: all), by name.
+
+    Raises
+    ------
+    UsageError : a folder without such a file.
+    """
+    from oocbe.errors import UsageError
+    from oocbe.formats.registry import is_problem_file
+
+    found = []
+    for path in given:
+        own = [path]
+        if path.is_dir():
+            own = sorted(p for p in path.iterdir() if p.is_file() and (format is not None or is_problem_file(p)))
+            if not own:
+                raise UsageError(f"{path}: no file in this folder has the suffix of a problem; name the files")
+        found += own
+    return found
+
+
 def solve_files(
     files: Sequence[Path],
     options: SolveOptions,
@@ -27,13 +54,15 @@ def solve_files(
     jobs: int | None,
     json: bool,
     quiet: bool,
+    table: Path | None,
     of_one: Mapping[str, object],
 ) -> int:
     """Solve files in parallel.
 
     Parameters
     ----------
-    files : two or more. options, format, jobs, json, quiet : those of the command.
+    files : to be solved. options, format, jobs, json, quiet : those of the command.
+    table : CSV file that gets a row for each file as its solve ends; None: there is none.
     of_one : values of the flags that apply to one file only, by name.
 
     Returns
@@ -55,10 +84,12 @@ def solve_files(
     if interruption is not None:
         interruption.is_answered = True  # a line per file, no object for all of them
     defer_signals()  # after a first signal the solves wind down, and each running one prints a line
-    failed, ended, printed = 0, 0, 0
-    with closing(outcomes), _summed_up(lambda: printed, len(files)):
+    failed, ended, statuses = 0, 0, Counter[str]()
+    with ExitStack() as closed, closing(outcomes), _summed_up(lambda: statuses.total(), len(files)):
+        write_row = _rows_of(table, closed)
         for outcome in outcomes:
-            printed += 1
+            statuses["error" if outcome.result is None else outcome.result.status] += 1
+            write_row(files[outcome.number], outcome)
             if outcome.failure is not None:
                 failed = max(failed, outcome.exit_code)
                 warn(outcome.failure.message)
@@ -67,7 +98,33 @@ def solve_files(
                 _print_line(files[outcome.number], outcome)
             else:
                 _print(outcome, quiet)
+    note(f"{amount(len(files), 'file')}: {', '.join(f'{count:,} {name}' for name, count in statuses.most_common())}")
     return failed or ended
+
+
+def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome], None]:
+    """What writes an outcome to the table, at once: a batch may be killed."""
+    if table is None:
+        return lambda file, outcome: None
+    from oocbe.errors import UsageError
+
+    try:
+        stream = closed.enter_context(table.open("w", newline="", encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--csv {table}: cannot be written: {error.strerror}") from None
+    rows = csv.writer(stream)
+    rows.writerow(COLUMNS)
+
+    def write(file: Path, outcome: Outcome) -> None:
+        result, failure = outcome.result, outcome.failure
+        content: list[object] = ["error", "", "", ""]
+        if result is not None:
+            content = [result.status, result.value, result.bound, f"{result.seconds.get('total', 0.0):.3f}"]
+        with all_digits():
+            rows.writerow([file, *content, outcome.exit_code, "" if failure is None else failure.message])
+        stream.flush()
+
+    return write
 
 
 @contextmanager

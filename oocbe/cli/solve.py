@@ -37,7 +37,8 @@ def solve(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="The problem, or -; .gz and .xz are decompressed. Several files are solved in parallel.",
+            help="The problem, or -; .gz and .xz are decompressed. Several files, or those of a folder, are solved in "
+            "parallel.",
         ),
     ],
     solution: SolutionFlag = None,
@@ -100,6 +101,10 @@ def solve(
             "--jobs", "-j", metavar="INTEGER", help="Number of files solved at a time. [default: one per core]"
         ),
     ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Write a table of several files, with a row for each answer."),
+    ] = None,
     *,
     options: SolveOptions,
     evidence: list[str] | None,
@@ -118,14 +123,16 @@ def solve(
     has a gap, 30 if memory or disk ran out, 40 for corrupt data, 2 for wrong usage or input.
     """
     file = files[0]
-    if len(files) > 1:
-        from oocbe.cli.many import solve_files
+    if len(files) > 1 or file.is_dir() or csv is not None:
+        from oocbe.cli.many import problem_files, solve_files
+
+        files = problem_files(files, format)
 
         of_one: dict[str, object] = {"solution": solution, "output": output, "certificate": certificate, "trace": trace}
         of_one |= {"proof": proof, "opb": opb}
         of_one |= {"report": report, "evidence": evidence, "k": k, "temperature": temperature, "verbose": verbose}
         of_one["task"] = task != "optimum"
-        return solve_files(files, options, format, jobs, json, quiet, of_one)
+        return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
     from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError, UsageError

@@ -304,6 +304,12 @@ def writes_systems(path: str | Path, format: str | None = None) -> bool:
     return _format_of(path, format).render_system is not None
 
 
+def is_problem_file(path: Path) -> bool:
+    """Whether a path has the suffix of a format, with or without one of a compression."""
+    suffix = without_compression(path).suffix.lstrip(".").lower()
+    return suffix in _OTHER_SUFFIXES or suffix in formats()
+
+
 def _format_of(path: str | Path, name: str | None) -> Format:
     wanted = name if name is not None else without_compression(path).suffix.lstrip(".").lower()
     wanted = _OTHER_SUFFIXES.get(wanted, wanted)

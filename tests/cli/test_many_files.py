@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -53,6 +54,27 @@ def test_lines_of_json_and_the_exit_code(files):
     assert answers[str(files[1])]["error"]["type"] == "FormatError"
     assert "broken.wcsp" in found.stderr
     assert found.exit_code == 2
+
+
+def test_a_folder_and_a_table_of_its_files(files, tmp_path):
+    (tmp_path / "notes.txt").write_text("no problem\n")
+    (tmp_path / "inner").mkdir()
+    table = tmp_path / "table.csv"
+    found = CliRunner().invoke(app, ["solve", str(tmp_path), *FAST, "--csv", str(table)])
+    assert found.exit_code == 2
+    assert "3 files: 2 optimal, 1 error" in found.stderr
+    with table.open(newline="") as stream:
+        rows = {row["file"]: row for row in csv.DictReader(stream)}
+    assert set(rows) == set(map(str, files))
+    for path in (files[0], files[2]):
+        row, result = rows[str(path)], oocbe.solve(path, order_seconds=0, backend="cpu")
+        assert (row["status"], row["value"], row["bound"]) == ("optimal", str(result.value), str(result.bound))
+        assert (row["exit code"], row["error"]) == ("0", "")
+    assert rows[str(files[1])]["status"] == "error" and "broken.wcsp" in rows[str(files[1])]["error"]
+    refused = CliRunner().invoke(app, ["solve", str(tmp_path / "inner")])
+    assert refused.exit_code == 2 and "no file in this folder" in refused.stderr
+    refused = CliRunner().invoke(app, ["solve", str(files[0]), "--csv", str(tmp_path / "missing" / "table.csv")])
+    assert refused.exit_code == 2 and "--csv" in refused.stderr
 
 
 def test_lines_for_people(files):
