@@ -25,7 +25,7 @@ from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
 from oocbe.tables.packed import PackedTable
-from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing
+from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing, with_csv_read
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete
@@ -63,8 +63,8 @@ def aggregate(
 
     Parameters
     ----------
-    sources : Parquet files or folders, by path or URL; objects with Arrow's interface (data frames, Arrow tables,
-        relations of DuckDB); or tables of oocbe. Rows match if they agree in all columns that both have.
+    sources : Parquet files or folders, by path or URL; CSV files, by path; objects with Arrow's interface (data frames,
+        Arrow tables, relations of DuckDB); or tables of oocbe. Rows match if they agree in all columns that both have.
     group_by : columns of the result. aggregate : ``max``, ``min``, ``sum`` or ``count`` (of joined rows). Several ones
         are a mapping from names to ``(aggregate, column)``, or ``"count"``; ``mean`` is one of them. A column is taken
         from each source that has it, and ``values`` is not used.
@@ -101,6 +101,7 @@ def aggregate(
     >>> best.to_arrow().to_pylist()
     [{'shop': 'a', 'value': 6}, {'shop': 'b', 'value': 3}]
     """
+    sources = tuple(map(with_csv_read, sources))
     if not isinstance(aggregate, str):
         if output is not None:
             raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")

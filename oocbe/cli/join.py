@@ -51,7 +51,7 @@ def join(
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
     from oocbe.model.settings.machine import use_gpus
-    from oocbe.tables.parquet_source import source_of
+    from oocbe.tables.parquet_source import source_of, with_csv_read
 
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": "count" if is_count else None}
     asked = [(name, column) for name, column in given.items() if column is not None]
@@ -60,7 +60,7 @@ def join(
         some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
         raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN) or --count'}")
     names = ParquetColumns.given(rename, drop_nulls, False, None).rename
-    sources = [_source(file) for file in files]
+    sources = [with_csv_read(file) for file in files]
     settings: dict[str, Any] = {
         "group_by": _listed(group_by),
         "combine": "product" if product else None,
@@ -88,24 +88,6 @@ def join(
 
 def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
-
-
-def _source(file: str) -> Any:
-    """A path or URL of Parquet, or the Arrow table of a CSV file."""
-    if not file.lower().endswith((".csv", ".csv.gz", ".tsv")):
-        return file
-    from oocbe.errors import FormatError, UsageError
-    from oocbe.runtime.framed import pyarrow
-
-    arrow = pyarrow()
-    from pyarrow import csv
-
-    if not Path(file).is_file():
-        raise UsageError(f"{file}: there is no such file")
-    try:
-        return csv.read_csv(file, parse_options=csv.ParseOptions(delimiter="\t" if file.endswith(".tsv") else ","))
-    except arrow.ArrowInvalid as error:
-        raise FormatError(file, None, str(error)) from None
 
 
 def _write(data: Any, output: Path) -> None:

@@ -276,7 +276,7 @@ RECORDS = {
 SUFFIXES = {
     ".parquet": "a table, no problem; make a stored table of it by `oocbe convert`, and join that by oocbe.join_sum "
     "and its like",
-    ".csv": "a table of cases, no problem; `oocbe query --cases` takes it",
+    ".csv": "a table, no problem; `oocbe query --cases` takes one of cases, `oocbe join` any",
     ".json": 'not a problem, as it does not begin with {"problem":, like cost function networks; `oocbe query '
     "--cases` takes cases, and `oocbe verify FILE SOLUTION` what a solve has printed",
     ".pre": "a pedigree, which is not read by oocbe; give it as .wcsp or .uai",

@@ -287,6 +287,27 @@ def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: b
     return ColumnSource(data, columns, drop_nulls)
 
 
+def with_csv_read(source: Any) -> Any:
+    """A source; the Arrow table of a CSV file (``.csv``, ``.csv.gz``, or ``.tsv`` with tabs) in place of its path.
+
+    Raises
+    ------
+    UsageError : no such file. FormatError : a damaged one.
+    """
+    if not isinstance(source, str | Path) or not str(source).lower().endswith((".csv", ".csv.gz", ".tsv")):
+        return source
+    arrow = pyarrow()
+    from pyarrow import csv
+
+    if not Path(source).is_file():
+        raise UsageError(f"{source}: there is no such file")
+    delimiter = "\t" if str(source).lower().endswith(".tsv") else ","
+    try:
+        return csv.read_csv(source, parse_options=csv.ParseOptions(delimiter=delimiter))
+    except arrow.ArrowInvalid as error:
+        raise FormatError(source, None, str(error)) from None
+
+
 def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSource]) -> None:
     """Refuse (ModelError) to rename a column that no source has, unless a column with the new name exists."""
     for column, name in (rename or {}).items():

@@ -182,6 +182,11 @@ def test_the_command_writes_several_aggregates(tmp_path):
     assert done.exit_code == 0, done.output
     wanted = '"day","max_gain","mean_price","count"\n2026-11-26,5,2,1\n2026-11-27,9,5,2\n'
     assert (tmp_path / "out.csv").read_text() == wanted
+    named = {"max_gain": ("max", "gain"), "mean_price": ("mean", "price"), "count": "count"}
+    found = oocbe.aggregate(one, str(other), group_by=["day"], aggregate=named)
+    assert [tuple(row.values())[1:] for row in found.to_pylist()] == [(5, 2.0, 1), (9, 5.0, 2)]
+    with pytest.raises(UsageError, match="there is no such file"):
+        oocbe.aggregate(tmp_path / "none.csv", group_by=["day"], values="gain")
     refused = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "stored")])
     assert refused.exit_code == 2 and "for a stored table" in refused.output
 
