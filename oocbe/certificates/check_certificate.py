@@ -75,8 +75,8 @@ def read(path: Path) -> tuple[list[int], list[Any], list[Any], float]:
 class Proof:
     """That no assignment costs less than a limit. Literal ``first[v] + a`` is true where variable v has value a."""
 
-    def __init__(self, path: Path, dear: int, status: str, value: int) -> None:
-        self.sizes, self.functions, linear, self.top = read(path)
+    def __init__(self, parts: Any, dear: int, status: str, value: int) -> None:
+        self.sizes, self.functions, linear, self.top = parts
         self.first = list(accumulate(self.sizes, initial=0))
         self.owner = [v for v, size in enumerate(self.sizes) for _ in range(size)]
         self.mask = [(1 << end) - (1 << begin) for begin, end in pairwise(self.first)]
@@ -175,7 +175,7 @@ def check(path: Path, text: str, finish: Any = None) -> Proof:
         status, value = found["status"], found["value"]
         need((found["format"], found["version"]) == ("oocbe certificate", 1), "this is no certificate of version 1")
         need(status in ("optimal", "infeasible", "nothing-better"), f"unknown status {status!r}")
-        proof = Proof(path, found["dear"], status, value)
+        proof = Proof(read(path), found["dear"], status, value)
         if status == "optimal":
             chosen = found["assignment"]
             literals = [x + a for x, a, n in zip(proof.first[:-1], chosen, proof.sizes, strict=True) if a in range(n)]

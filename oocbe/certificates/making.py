@@ -21,7 +21,7 @@ from oocbe.bounds.bounds import Conflicts, conflicts_of
 from oocbe.bounds.costly_tuples import COSTLY, CostlyTuples, largest_saving
 from oocbe.bounds.estimators import minimum_terms
 from oocbe.bounds.rows import Row
-from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
+from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members, read
 from oocbe.certificates.tables import nothing_better
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.listed_factors import starts_of
@@ -76,14 +76,14 @@ class Maker:
 
     Parameters
     ----------
-    path : the problem's file. problem : read from it, in min-sum with integer costs.
-    claim : to be proven. seed : of tie-breaking.
+    path : the problem's file; not read if ``parts`` are given. problem : read from it, in min-sum with integer costs.
+    claim : to be proven. seed : of tie-breaking. parts : of the problem, as the checker reads them from the file.
     """
 
-    def __init__(self, path: Path, problem: Problem, claim: Claim, seed: int = 0) -> None:
+    def __init__(self, path: Path, problem: Problem, claim: Claim, seed: int = 0, parts: Any = None) -> None:
         self._path, self._claim, self._seed = path, claim, seed
         self._costly = COSTLY * largest_saving(problem)
-        self._proof = Proof(path, self._costly, claim.status, claim.value or 0)
+        self._proof = Proof(parts or read(path), self._costly, claim.status, claim.value or 0)
         self._problem = problem.below(self._proof.limit)
         self._first = starts_of(problem.sizes)
         self._rows: list[dict[str, Any]] = []
@@ -94,6 +94,20 @@ class Maker:
         """The certificate as JSON text, accepted by the checker; None where the time did not suffice."""
         deadline = time.perf_counter() + seconds
         order: list[int] | None = None
+        if not self.rounds(seconds):
+            order = self._order(deadline - time.perf_counter())
+            if order is None:
+                return None
+        text = self._written(order)
+        try:
+            check(self._path, text, nothing_better)
+        except ValueError:
+            return None
+        return text
+
+    def rounds(self, seconds: float) -> bool:
+        """Make steps without tables; whether nothing is left."""
+        deadline = time.perf_counter() + seconds
         is_closed = self._step({})
         while not is_closed:
             before = self._proof.alive.bit_count()
@@ -105,16 +119,12 @@ class Maker:
             # What the limit itself forbids may leave nothing to relax; without it rows say what the checker confirms.
             left = deadline - time.perf_counter()
             is_closed = self._round(FIRST_SHARE * left, self._problem.below(None))
-        if not is_closed:
-            order = self._order(deadline - time.perf_counter())
-            if order is None:
-                return None
-        text = self._written(order)
-        try:
-            check(self._path, text, nothing_better)
-        except ValueError:
-            return None
-        return text
+        return is_closed
+
+    def steps(self) -> dict[str, Any]:
+        """The keys ``dear``, ``rows`` and ``steps`` of the certificate so far; the last step has the bound."""
+        last = [] if self._steps and self._steps[-1] is self._last else [self._last]
+        return {"dear": self._costly, "rows": self._rows, "steps": [*self._steps, *last]}
 
     def _round(self, seconds: float, whole: Problem) -> bool:
         """Relax what is left of a problem, and take over what follows; whether nothing is left."""

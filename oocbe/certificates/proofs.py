@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from oocbe.bounds.forbidden import MOST_LITERALS
+from oocbe.certificates.cutting_planes import parts_of
+from oocbe.certificates.making import SHARE, Claim, Maker
 from oocbe.certificates.opb import Formula, Row
 from oocbe.certificates.veripb import LIMITS, ProofWriter, TooManyRowsError, Written, predicted_rows
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.files import text_written
+from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
+from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.interruption import listening
@@ -24,6 +33,12 @@ MOST_ROWS = 1_000_000
 
 ROWS_A_SECOND = 10_000
 """Expected speed of writing, in rows a second, where a time limit is left."""
+
+MOST_CONSTRAINTS = 200_000
+"""Constraints of a formula at most for which linear programs are made."""
+
+LARGEST_SUM = 2**53
+"""Costs that add up to this have no linear program."""
 
 ORDER_SECONDS = 0.5
 """Time limit of the search for an order of elimination, in seconds."""
@@ -75,15 +90,19 @@ class ProofTask:
                 file.writelines(self.formula.lines())
         if self._proof is None:
             return result, ""
-        most = MOST_ROWS if seconds is None else min(MOST_ROWS, int(ROWS_A_SECOND * max(seconds, 1.0)))
         written: Written | None = None
         with listening() as interruption:
             try:
-                for order, limit in self._orders(most):
+                assignment = self._assignment(result)
+                begin = time.perf_counter()
+                steps, is_closed = self._steps(assignment, seconds)
+                left = math.inf if seconds is None else seconds - (time.perf_counter() - begin)
+                most = int(min(MOST_ROWS, ROWS_A_SECOND * max(left, 1.0)))
+                for order, limit in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
                         writer = ProofWriter(self.formula, file.write, order, limit, most)
-                        written = writer.write(self._assignment(result))
-                    if written is not None:
+                        written = writer.write(assignment, steps)
+                    if written is not None and (written.is_closed or limit):
                         break
             except BaseException as error:
                 if not interruption.caused(error):
@@ -95,7 +114,7 @@ class ProofTask:
         if result.status in PROVEN and not written.is_closed:
             missing = (
                 f"the proof shows {note} only: complete buckets, with linear constraints as tables, have more than "
-                f"{most:,} rows, and mini-buckets leave a gap"
+                f"{most:,} rows; a linear program and mini-buckets leave a gap"
             )
         about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
         return replace(result, notes=(*result.notes, about)), missing
@@ -112,6 +131,29 @@ class ProofTask:
         upper = formula.cost(written.upper)
         return f"an optimum of {upper}" if written.is_closed else f"bounds of {lower} and {upper}"
 
+    def _steps(self, assignment: Row | None, seconds: float | None) -> tuple[dict[str, Any] | None, bool]:
+        """Steps of a certificate below an assignment (None: not tried), and whether they leave nothing."""
+        formula, most, share = self.formula, self.formula.most, SHARE * self._options.bound_seconds
+        share = share if seconds is None else min(share, seconds / 2)
+        if assignment is not None:
+            most = formula.solution(assignment)[1] - 1
+        is_large = formula.constraints > MOST_CONSTRAINTS or formula.first[-1] > MOST_LITERALS
+        is_large |= sum(formula.objective.values()) >= LARGEST_SUM
+        if is_large or share <= 0 or most < 0 or any(not scope for scope, _ in formula.forbidden):
+            return None, False
+        problem = replace(
+            formula.problem.below(None),
+            functions=tuple(
+                Function(t.scope, np.array([*t.costs]), np.array([*t.costs.values()]), 0) for t in formula.tables
+            ),
+            constraints=tuple(Constraint(scope, np.array([*rows])) for scope, rows in formula.forbidden),
+            constant=0,
+            semiring=MIN_SUM,
+        )
+        maker = Maker(Path(), problem, Claim("infeasible", None, None), self._options.seed, parts_of(formula, most))
+        is_closed = maker.rounds(share)
+        return maker.steps(), is_closed
+
     def _assignment(self, result: Result) -> Row | None:
         """The assignment, if it is feasible in exact arithmetic."""
         if result.assignment is None:
@@ -120,13 +162,16 @@ class ProofTask:
         _, objective = self.formula.solution(found)
         return found if objective <= self.formula.most else None
 
-    def _orders(self, most: int) -> Iterator[tuple[list[int], float]]:
-        """Orders of elimination, each with a limit on the rows of a bucket; the last has at most ``most`` rows."""
+    def _orders(self, most: int, is_closed: bool) -> Iterator[tuple[list[int], float]]:
+        """Orders of elimination, each with a limit on the rows of a bucket; the last has at most ``most`` rows. Where
+        the steps of a certificate leave nothing, the first one has no rows."""
         formula, problem = self.formula, self.formula.problem
         scopes = [t.scope for t in formula.tables] + [scope for scope, _ in formula.forbidden]
         linear = [tuple(sorted(c.scope)) for c, _ in formula.linear if c.can_bind]
         natural = list(range(len(problem.variables)))
         orders = [natural]
+        if is_closed:
+            yield natural, 0
         if problem.variables:
             found = search_orders(problem, "auto", ORDER_SECONDS, self._options.seed, deadline=Deadline(None))
             orders = [*(list(choice.order) for choice in found), natural]

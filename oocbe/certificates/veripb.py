@@ -23,8 +23,9 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from oocbe.certificates.cutting_planes import CuttingPlanes, Line
 from oocbe.certificates.opb import CostTable, Formula, Row
 from oocbe.model.parts import LinearConstraint
 from oocbe.runtime.deadline import check_deadline
@@ -129,22 +130,34 @@ class ProofWriter:
         self._length = self._named = self._rows = 0
         self._contradiction: int | None = None
 
-    def write(self, assignment: Row | None) -> Written:
+    def write(self, assignment: Row | None, steps: dict[str, Any] | None = None) -> Written:
         """Write the proof, with an assignment as upper bound (None: there is none).
+
+        The steps of a certificate, below the assignment or the formula's limit, come before the elimination.
 
         Raises
         ------
         TooManyRowsError : the buckets have more rows than ``most``.
         """
-        formula, upper = self._formula, None
+        formula, upper, improving, most = self._formula, None, self._formula.limit, self._formula.most
         self._write(f"pseudo-Boolean proof version 2.0\nf {formula.constraints}\n")
         if assignment is not None:
             literals, upper = formula.solution(assignment)
             if formula.objective:
-                self._derive("soli " + " ".join(literals))
+                improving, most = self._derive("soli " + " ".join(literals)), upper - 1
             else:
                 self._write("sol " + " ".join(literals) + "\n")
-        lower, number = self._lower()
+        lower, number = 0, None
+        bound = None if steps is None else self._take(steps, improving, most)
+        if self._contradiction is None:
+            lower, number = self._lower()
+        if bound is not None and bound.degree > lower:
+            lower, number = bound.degree, bound.number
+        if upper is not None and self._contradiction is not None:  # nothing improves on the assignment
+            lower, number = upper, self._derive(f"pol {self._contradiction} {upper} *")
+            self._contradiction = None
+        if upper is not None:
+            lower = min(lower, upper)
         if self._contradiction is not None:
             end = f"BOUNDS INF : {self._contradiction} INF" if formula.objective else f"UNSAT : {self._contradiction}"
         elif formula.objective:
@@ -154,6 +167,24 @@ class ProofWriter:
         self._write(f"output NONE\nconclusion {end}\nend pseudo-Boolean proof\n")
         is_infeasible = self._contradiction is not None
         return Written(None if is_infeasible else lower, upper, is_infeasible, self._rows, self._last)
+
+    def _take(self, steps: dict[str, Any], improving: int | None, most: float) -> Line | None:
+        """Write the steps of a certificate; removed values are forbidden from then on. Returns the bound."""
+        formula, begin = self._formula, self._last + 1
+        planes = CuttingPlanes(formula, self._derive, steps, improving, most)
+        planes.write()
+        bound, kept = planes.bound, set(planes.units.values())
+        if bound is not None:
+            kept.add(bound.number)
+        self._delete([n for n in range(begin, self._last + 1) if n not in kept])
+        for (v, a), number in planes.units.items():
+            self._add_forbidden((v,), {(a,): number})
+        if bound is not None and bound.degree > most and bound.degree > sum(formula.objective.values()):
+            worst = "".join(f" ~{name} {c} * +" for name, c in formula.objective.items())
+            self._contradiction = self._derive(f"pol {bound.number}{worst}")
+        elif bound is not None and bound.degree > most and improving is not None:
+            self._contradiction = self._derive(f"pol {bound.number} {improving} +")
+        return bound
 
     def _lower(self) -> tuple[int, int | None]:
         """The lower bound of the objective, and the number of its constraint."""

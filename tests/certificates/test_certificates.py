@@ -213,7 +213,7 @@ def test_a_variable_with_one_value_from_the_start_completes_forbidden_tuples(tmp
     path = tmp_path / "fixed.wcsp"
     path.write_text("fixed 3 2 2 100\n2 2 2\n1 0 0 1\n1 100\n3 0 1 2 0 1\n0 1 1 100\n")
     clique = {"kind": "clique", "literals": [3, 5], "coefficients": [1, 1], "right_side": 1}
-    assert check_certificate.Proof(path, 0, "infeasible", 0).row(clique)[1] == 1
+    assert check_certificate.Proof(check_certificate.read(path), 0, "infeasible", 0).row(clique)[1] == 1
 
 
 def test_mutations_of_the_example_are_refused_or_still_prove_the_value() -> None:

@@ -7,14 +7,17 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.opb import Formula
 from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter
@@ -35,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 DAILY = ROOT / "examples" / "daily.spot"
 
 
-def formula_of(seed: int) -> tuple[Formula, dict] | None:
+def formula_of(seed: int) -> tuple[Formula, dict[str, Any]] | None:
     """A random problem as a formula; None where its costs have too many decimals."""
     description = random_description(random.Random(seed), ("min-sum", "max-sum"), most=300)
     try:
@@ -107,13 +110,117 @@ def test_elimination_proves_the_optimum_and_mini_buckets_bound_it(seed: int) -> 
     assert is_implied(loose, claim)
 
 
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_steps_of_a_certificate_prove_what_they_say(seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = formula_of(seed)
+    if found is None:
+        return
+    formula, truth = found[0], truth_of(found[1])
+    choose, generator = (min if formula.sign > 0 else max), random.Random(seed)
+    best = choose(truth.rows, key=lambda row: row[1])[0] if truth.rows else None
+    assignment = best if best is None or seed % 2 else generator.choice(truth.rows)[0]
+    task = ProofTask(formula.problem, SolveOptions(bound_seconds=1), tmp_path / "p", tmp_path / "o")
+    steps, _ = task._steps(assignment, None)
+    if steps is not None and seed % 5 == 0:  # rows that need removed values are left out
+        steps["steps"] = [{**step, "removed": []} for step in steps["steps"]]
+    derived, checked = dict[int, Line](), dict[int, Line]()
+    add, write = checker().Checker.add, Sum.derived
+
+    def noted(checks: Any, line: Any) -> None:
+        add(checks, line)
+        checked[checks.last] = Line(checks.last, line.terms, line.degree)
+
+    def kept(total: Sum, derive: Callable[[str], int]) -> Line:
+        line = write(total, derive)
+        return derived.setdefault(line.number, line) if line.number else line
+
+    monkeypatch.setattr(checker().Checker, "add", noted)
+    monkeypatch.setattr(Sum, "derived", kept)
+    lines: list[str] = []
+    order = list(range(len(formula.problem.variables)))
+    ProofWriter(formula, lines.append, order, math.inf if seed % 3 else 12).write(assignment, steps)
+    claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
+    assert {number: checked[number] for number in derived} == derived
+    if assignment is None or best is None:
+        assert seed % 3 == 0 or claim.kind == "UNSAT" or (claim.kind, claim.lower) == ("BOUNDS", None)
+    elif formula.objective:
+        optimum = formula.solution(best)[1]
+        assert claim.upper == formula.solution(assignment)[1]
+        assert claim.lower == optimum if seed % 3 and assignment == best else claim.lower <= optimum
+
+
+def test_a_clique_is_derived_from_pairs_and_from_values_of_one_variable() -> None:
+    pairs = tuple(itertools.combinations(range(5), 2))
+    conflicts = tuple(Constraint(pair, np.array([[1, 1], [1, 2]])) for pair in pairs)
+    formula = Formula(Problem(tuple(Variable(str(v), 4) for v in range(5)), (), conflicts))
+    lines = [f"pseudo-Boolean proof version 2.0\nf {formula.constraints}\n"]
+
+    def derive(text: str) -> int:
+        lines.append(text + "\n")
+        return formula.constraints + len(lines) - 1
+
+    planes = CuttingPlanes(formula, derive, {"dear": 0, "rows": [], "steps": []}, None, math.inf)
+    literals = [1, 5, 9, 13, 17, 18]  # value 1 of all variables, and value 2 of the last
+    clique = planes._clique(literals)
+    assert (clique.terms, clique.degree) == ({f"x{x + 1}": -1 for x in literals}, -1)
+    assert planes._clique(literals) is clique
+    reader = checker().Checker(io.StringIO("".join(formula.lines())))
+    for text in lines[1:]:
+        reader.step("pol", text.removeprefix("pol "))
+    assert (reader.live[clique.number].terms, reader.live[clique.number].degree) == (clique.terms, -1)
+
+
+def spot5(name: str) -> Path:
+    path = ROOT.parent / "shared" / "data" / "spot5" / f"{name}.spot"
+    if not path.exists():
+        pytest.skip("the instances of SPOT5 are not here")
+    return path
+
+
+OPTIMA = {"8": 2, "29": 8059, "54": 37, "404": 114, "503": 11113, "1502": 28042}
+
+
+@pytest.mark.parametrize("name", OPTIMA)
+def test_linear_programs_close_the_proofs_of_spot5(name: str, tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    result = oocbe.solve(spot5(name), proof=proof, opb=opb)
+    assert result.value == OPTIMA[name]
+    claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
+    assert claim.lower == claim.upper == OPTIMA[name] - offset
+    assert proof.stat().st_size < 50_000
+    assert not veripb_refuses(opb, proof)
+
+
+def test_a_capacity_and_branching_are_cutting_planes(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    task = ProofTask(oocbe.read(spot5("1504")), SolveOptions(), proof, opb)
+    solved = oocbe.solve(spot5("1504"))
+    result, missing = task.write(solved)
+    assert not missing and result.notes[-1].startswith("proof: an optimum of 161301; 0 rows")
+    assert claim_of(opb, proof)[1:] == (161301 - scale_and_offset(opb)[1],) * 2
+
+
 LONGEST = 20_000
 """Characters of a proof that is changed: a check then takes some milliseconds."""
 
 
+def refused_mutations(generator: random.Random, text: str, proof: str, count: int) -> int:
+    """How many damaged forms of a proof are refused; all others prove no more than the whole one."""
+    whole, refused = checker().check(io.StringIO(text), io.StringIO(proof)), 0
+    for _ in range(count):
+        damaged = mutated(generator, proof.encode(), "proof").decode("latin-1")
+        try:
+            claim = checker().check(io.StringIO(text), io.StringIO(damaged))
+        except ValueError:
+            refused += 1
+            continue
+        assert is_implied(claim, whole), damaged
+    return refused
+
+
 def test_mutations_of_proofs_prove_nothing_else() -> None:
-    generator, accepted, refused = random.Random(1), 0, 0
-    while refused + accepted < 1000:
+    generator, count, refused = random.Random(1), 0, 0
+    while count < 1000:
         found = formula_of(generator.randrange(10**6))
         if found is None or not truth_of(found[1]).rows:
             continue
@@ -122,17 +229,15 @@ def test_mutations_of_proofs_prove_nothing_else() -> None:
         text, proof = "".join(formula.lines()), proof_of(formula, 0, assignment)
         if len(proof) > LONGEST:
             continue
-        whole = checker().check(io.StringIO(text), io.StringIO(proof))
-        for _ in range(25):
-            damaged = mutated(generator, proof.encode(), "proof").decode("latin-1")
-            try:
-                claim = checker().check(io.StringIO(text), io.StringIO(damaged))
-            except ValueError:
-                refused += 1
-                continue
-            assert is_implied(claim, whole), damaged
-            accepted += 1
+        count, refused = count + 25, refused + refused_mutations(generator, text, proof, 25)
     assert refused > 500
+
+
+def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    oocbe.solve(DAILY, order_seconds=0.1, proof=proof, opb=opb)
+    count = examples(100)
+    assert refused_mutations(random.Random(2), opb.read_text(), proof.read_text(), count) > count // 3
 
 
 @pytest.mark.parametrize(
@@ -185,7 +290,7 @@ def test_gap_of_a_proof_is_reported_and_exits_with_20(tmp_path: Path, monkeypatc
     monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 3000)
     proof, opb = tmp_path / "day.pbp", tmp_path / "day.opb"
     words = ["solve", str(DAILY), "--order-seconds", "0.1", "--proof", str(proof), "--opb", str(opb)]
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(app, [*words, "--bound-seconds", "0"])
     assert done.exit_code == 20, done.output
     assert "mini-buckets leave a gap" in done.output
     claim = claim_of(opb, proof)
