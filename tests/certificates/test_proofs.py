@@ -355,6 +355,17 @@ def test_short_fuzz(tmp_path: Path) -> None:
         check(draw(random.Random(seed)), tmp_path, Tally())
 
 
+def test_formulas_that_an_old_veripb_misreads_are_not_given_to_it(tmp_path: Path) -> None:
+    program, opb, proof = (tmp_path / name for name in ("veripb", "f.opb", "p.pbp"))
+    program.write_text("#!/bin/sh\necho Unsupported version\nexit 1\n")
+    program.chmod(0o700)
+    proof.write_text("pseudo-Boolean proof version 2.0\nf 1\n")
+    opb.write_text("-2147483647 x1 >= 0 ;\n")
+    assert veripb_refuses(opb, proof, str(program)) == "Unsupported version\n"
+    opb.write_text("-2147483648 x1 >= 0 ;\n")
+    assert veripb_refuses(opb, proof, str(program)) is None
+
+
 @pytest.mark.skipif(shutil.which("veripb") is None, reason="VeriPB is not installed")
 def test_veripb_accepts_proofs(tmp_path: Path) -> None:
     result = oocbe.solve(DAILY, order_seconds=0.1, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")

@@ -26,6 +26,9 @@ MUTATIONS = 6
 EXACT_DIGITS = 15
 """Digits of numbers up to which a veripb before 2.0 is exact."""
 
+LEAST = -(2**31) + 1
+"""Least coefficient of a formula that a veripb before 2.0 reads without overflow."""
+
 SEMIRINGS = ("min-sum", "max-sum")
 
 
@@ -53,8 +56,10 @@ def veripb_refuses(opb: Path, proof: Path, program: str | None = None) -> str | 
         return None
     done = subprocess.run([program, str(opb), str(proof)], capture_output=True, text=True)
     if "Unsupported version" in done.stdout + done.stderr:
-        text = proof.read_text()
-        if any(len(word.lstrip("+-")) > EXACT_DIGITS for word in (opb.read_text() + text).split()):
+        formula, text = opb.read_text(), proof.read_text()
+        if any(len(word.lstrip("+-")) > EXACT_DIGITS for word in (formula + text).split()):
+            return None
+        if any(word[0] == "-" and word[1:].isdigit() and int(word) < LEAST for word in formula.split()):
             return None
         older = proof.with_suffix(".older.pbp")
         older.write_text(_older(text))
