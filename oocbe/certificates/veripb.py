@@ -93,7 +93,7 @@ def predicted_rows(scopes: list[Row], sizes: tuple[int, ...], order: list[int], 
     total = 0.0
     for v in order:
         for union, _ in split(sorted(buckets.pop(v, ())), sizes, limit):
-            total += math.prod(sizes[u] for u in union)
+            total += math.prod(float(sizes[u]) for u in union)
             if total > most:
                 return total
             rest = tuple(u for u in union if u != v)

@@ -20,7 +20,7 @@ import oocbe
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.opb import Formula
 from oocbe.certificates.proofs import ProofTask
-from oocbe.certificates.veripb import ProofWriter
+from oocbe.certificates.veripb import ProofWriter, predicted_rows
 from oocbe.cli.main import app
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -336,6 +336,11 @@ def test_bound_at_a_time_limit_is_certified(tmp_path: Path) -> None:
     assert not missing and result.notes[-1].startswith("proof: bounds of ")
     claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
     assert claim.lower is not None and 1000 < claim.lower + offset < claim.upper + offset == 2112
+
+
+def test_buckets_with_more_rows_than_a_float_holds_are_too_many() -> None:
+    scope = tuple(range(2000))
+    assert predicted_rows([scope], (2,) * 2000, list(scope), math.inf, 1e6) > 1e6
 
 
 def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
