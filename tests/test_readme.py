@@ -41,9 +41,9 @@ def test_snippets(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.failed == 0
 
 
-ELSEWHERE = ('Client("tls:', "with Client() as workers", "solve_many(paths", '"s3://bucket')
-"""Of blocks that start processes or use an object store; tests/cluster, tests/api/test_many.py
-and tests/tables/test_object_stores.py cover these."""
+ELSEWHERE = ('Client("tls:', "with Client() as workers", "solve_many(paths", '"s3://bucket', "oocbe.api.cpmpy")
+"""Of blocks that start processes, use an object store or CPMpy; tests/cluster, tests/api/test_many.py,
+tests/tables/test_object_stores.py and tests/api/test_cpmpy.py cover these."""
 
 
 def test_every_block_of_python_is_run() -> None:

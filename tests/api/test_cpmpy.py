@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -349,3 +351,10 @@ def test_what_is_refused_names_itself() -> None:
         solver.solve(time_limit=-1)
     with mock.patch("oocbe.api.cpmpy.MOST_LISTED", 5), pytest.raises(NotSupportedError, match="solution_limit"):
         cp.Model(cp.any(cp.boolvar(shape=4))).solveAll(solver="oocbe")
+
+
+def test_the_example_of_the_page_prints_what_is_shown(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "cpmpy.md").read_text()
+    code, shown = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
+    exec(code, {})
+    assert capsys.readouterr().out == shown

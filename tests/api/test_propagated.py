@@ -60,7 +60,8 @@ def test_tasks_have_the_same_answers(task, structure):
     assert not isinstance(found, type)
     assert found.status == expected.status
     assert found.variables == problem.variables
-    assert found.status == "infeasible" or sorted(found.order) == list(range(len(problem.variables)))
+    if found.status != "infeasible" and expected.order:  # a search has none
+        assert sorted(found.order) == list(range(len(problem.variables)))
     assert close(found.value, expected.value) and close(found.optimum, expected.optimum)
     assert isinstance(found.value, type(expected.value))
     assert [round(v, 9) for v, _ in found.assignments] == [round(v, 9) for v, _ in expected.assignments]

@@ -224,7 +224,7 @@ threading.Thread.start = start
 for work in (
     lambda: stored.to_parquet("made.parquet", "cost"),
     lambda: oocbe.StoredTable.from_parquet("there.parquet", "again", "cost", semiring=oocbe.MIN_SUM),
-    lambda: write_zarr(tree, found, __import__("pathlib").Path("made.zarr")),
+    lambda: write_zarr(found, __import__("pathlib").Path("made.zarr")),
 ):
     try:
         work()
@@ -274,7 +274,7 @@ tree = oocbe.JunctionTree(network)
 found = tree.batch([{"1": 1}])
 data_limit.PROGRAM_DATA_BYTES = -(64 << 20)
 with data_limit.data_limit.of(0, 0):
-    write_zarr(tree, found, Path("made.zarr"))
+    write_zarr(found, Path("made.zarr"))
 """
 
 

@@ -8,7 +8,9 @@
 
 #define THREADS 256
 // Keys that are looked up are read again for the result, from the second-level cache where the tiles are small.
-#define TILE (LOOKUP ? 1024 : 4096)
+#define ROWS_A_BLOCK 4096
+#define LOOKED_UP_A_BLOCK 1024
+#define TILE (LOOKUP ? LOOKED_UP_A_BLOCK : ROWS_A_BLOCK)
 #define SHORT 32
 // Reduction over the first `lanes` lanes of a warp, converged; the result is in lane 0.
 __device__ __forceinline__ VALUE over_lanes(VALUE value, u32 lanes) {
