@@ -114,19 +114,23 @@ def main() -> None:
     systems = options.systems.split(",")
     rows = []
     for shape in options.shapes.split(","):
-        seconds, answers = dict[str, float](), dict[str, list[int]]()
+        seconds, answers, ends = dict[str, float](), dict[str, list[int]](), dict[str, str]()
         with tempfile.TemporaryDirectory() as folder:
             make(Path(folder), shape, ROWS[shape], options.joined)
             for system in systems:
                 try:
                     found = run_child(__file__, [system, shape, folder], options.seconds)
-                except (subprocess.TimeoutExpired, RuntimeError) as error:
+                except subprocess.TimeoutExpired:
+                    ends[system] = f"over {options.seconds:.0f}"
+                    continue
+                except RuntimeError as error:
                     print(f"{shape}, {system}: {error}", file=sys.stderr)
+                    ends[system] = "failed"
                     continue
                 seconds[system], answers[system] = found["seconds"], found["answer"]
         if any(answer != next(iter(answers.values())) for answer in answers.values()):
             raise SystemExit(f"{shape}: the answers differ: {answers}")
-        times = [f"{seconds[s]:.2f}" if s in seconds else f"over {options.seconds:.0f}" for s in systems]
+        times = [f"{seconds[s]:.2f}" if s in seconds else ends[s] for s in systems]
         ours = seconds.get(systems[0])
         ratios = [f"{seconds[s] / ours:.1f}" if ours and s in seconds else "" for s in systems[1:]]
         rows.append([shape, f"{ROWS[shape]:,}", f"{domain_of(shape, ROWS[shape], options.joined):,}", *times, *ratios])
