@@ -145,19 +145,22 @@ def labels_of(name: str, data: Any, what: str) -> Any:
     if types.is_dictionary(kind) and any(is_of(kind.value_type) for is_of in unlabelled):
         data = data.cast(kind.value_type)
         kind = data.type
+    if not (types.is_timestamp(kind) or types.is_decimal(kind) or types.is_date(kind)):
+        return data
+    different = compute.unique(data)
     if types.is_timestamp(kind):
-        local = compute.local_timestamp(data) if kind.tz else data
+        local = compute.local_timestamp(different) if kind.tz else different
         try:
-            data = local.cast(arrow.timestamp("us")).cast(arrow.string())
+            texts = local.cast(arrow.timestamp("us")).cast(arrow.string())
         except arrow.ArrowInvalid as error:
             raise ModelError(f"{what}: column {name} has times that microseconds cannot represent: {error}") from None
-        return compute.replace_substring_regex(data, "( 00:00:00)?[.]0+$", "")
-    if types.is_decimal(kind):
-        different = compute.unique(data)
-        texts = (f"{number:f}" for number in different.to_pylist())
-        exact = [text.rstrip("0").rstrip(".") if "." in text else text for text in texts]
-        return arrow.array(exact, arrow.string()).take(compute.index_in(data, value_set=different))
-    return data.cast(arrow.string()) if types.is_date(kind) else data
+        texts = compute.replace_substring_regex(texts, "( 00:00:00)?[.]0+$", "")
+    elif types.is_decimal(kind):
+        shown = (f"{number:f}" for number in different.to_pylist())
+        texts = arrow.array([t.rstrip("0").rstrip(".") if "." in t else t for t in shown], arrow.string())
+    else:
+        texts = different.cast(arrow.string())
+    return texts.take(compute.index_in(data, value_set=different))
 
 
 def from_labels(data: Any, kind: Any) -> Any:
