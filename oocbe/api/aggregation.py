@@ -158,8 +158,7 @@ def _several(
     columns = [[*s.scope, VALUES] if own is None else own.names for s, own in zip(read, opened, strict=True)]
     values = {column for _, column in asked.values()}
     if settings["on"] is None:
-        every = dict.fromkeys(name for own in columns for name in own if name not in values)
-        settings["on"] = [name for name in every if sum(name in own for own in columns) > 1]
+        settings["on"] = [name for name in _shared(columns) if name not in values]
     found: dict[tuple[str, str | None], Any] = {}
     for how, column in dict.fromkeys((kind, c) for h, c in asked.values() for kind in _PARTS.get(h, (h,))):
         own_column = None if how == "count" else column
@@ -203,21 +202,30 @@ def _columns(source: Any, value: str | None) -> list[str]:
     return list(source.scope)
 
 
+def _every(columns: Sequence[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(name for own in columns for name in own))
+
+
+def _shared(columns: Sequence[Sequence[str]]) -> list[str]:
+    """Columns that several sources have."""
+    return [name for name in _every(columns) if sum(name in own for own in columns) > 1]
+
+
 def _needed(
     columns: Sequence[Sequence[str]], read: Sequence[Any], group_by: Sequence[str], on: Sequence[str] | None
 ) -> list[list[str]]:
     """Columns of each source that are grouped by, or that rows have to agree in."""
     if len(set(group_by)) < len(group_by):
         raise UsageError("aggregate: group_by: a column occurs twice")
-    there = list(dict.fromkeys(name for own in columns for name in own))
+    there = _every(columns)
     for what, given in (("group_by", group_by), ("on", on or ())):
         for name in given:
             if name not in there:
                 raise ModelError(f"{what}: column {name!r} is in no source; there are: {', '.join(there)}")
-    shared = {name for name in there if sum(name in own for own in columns) > 1} if on is None else set(on)
+    shared = set(_shared(columns) if on is None else on)
     if on is not None:
         for name in set(group_by) - shared:
-            if sum(name in own for own in columns) > 1:
+            if name in _shared(columns):
                 raise ModelError(
                     f"group_by: column {name!r} is in several sources, and not in on; add it, or rename one"
                 )
