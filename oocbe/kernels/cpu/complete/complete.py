@@ -62,9 +62,16 @@ def eliminate_complete(
 
 
 def _in_two_steps(
-    functions: Sequence[CompleteFunction], sizes: Sequence[int], eliminated: int, *codes: Any
+    functions: Sequence[CompleteFunction],
+    sizes: Sequence[int],
+    eliminated: int,
+    combination: int,
+    marginalisation: int,
+    dtype: np.dtype[Any],
+    piece_rows: int | None,
 ) -> NDArray[Any]:
     """Eliminate all axes but one (or as many as make a good run) first, then the rest."""
+    codes = (combination, marginalisation, dtype, piece_rows)
     kept = len(sizes) - eliminated
 
     def closeness(axis: int) -> tuple[int, int]:
