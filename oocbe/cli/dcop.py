@@ -70,6 +70,7 @@ def dcop(
     or bounds are found, 10 if FILE is infeasible, 20 if a limit was reached.
     """
     from oocbe.errors import UsageError
+    from oocbe.formats.files import write_bytes
     from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
 
@@ -103,8 +104,6 @@ def dcop(
     if solution is not None and labels is not None:  # before anything is printed, which may fail
         write_assignment(labels, result.problem, result.semiring, result.value, solution, result.assignment)
     if metrics is not None:
-        from oocbe.formats.files import write_bytes
-
         text = json_format.dumps(result.to_json(with_messages=True), indent=2, allow_nan=False)
         write_bytes(metrics, f"{text}\n".encode())
     if algo is not None:
@@ -112,7 +111,7 @@ def dcop(
 
         text = json_format.dumps(result_of(read[0], result, infinity), indent="  ", sort_keys=True)
         if output is not None:
-            output.write_text(text, encoding="utf-8")
+            write_bytes(output, text.encode())
         typer.echo(text)
     else:
         print_answer(result.to_json, _rows(result), result.status if result.value is None else result.value)
