@@ -163,7 +163,7 @@ def load_model(path: Path, format_name: str | None) -> Model:
     return read_model(path, format_name)
 
 
-TARGETS = ("solution", "trace", "certificate", "proof", "opb", "metrics", "report", "output")
+TARGETS = ("solution", "trace", "certificate", "proof", "opb", "metrics", "report", "output", "csv")
 """Parameters of commands that name a file to be written."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from oocbe.cli.flags import check_targets
 from oocbe.cli.output import begin, defer_signals, failure, note, seconds, warn, wrapped
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
@@ -34,12 +35,15 @@ def problem_files(given: Sequence[Path], format: str | None) -> list[Path]:
     UsageError : a folder without such a file.
     """
     from oocbe.errors import UsageError
+    from oocbe.formats.files import RECORDS, folder_description
     from oocbe.formats.registry import is_problem_file
 
     found = []
     for path in given:
         own = [path]
         if path.is_dir():
+            if any((path / record).exists() for record in RECORDS):
+                raise UsageError(f"{path}: cannot be read: {folder_description(path)}")
             own = sorted(p for p in path.iterdir() if p.is_file() and (format is not None or is_problem_file(p)))
             if not own:
                 raise UsageError(f"{path}: no file in this folder has the suffix of a problem; name the files")
@@ -79,6 +83,8 @@ def solve_files(
         raise UsageError("-: standard input is one problem; several are files")
     from oocbe.api.tasks.many import solve_many
 
+    for file in files:
+        check_targets(file, csv=table)
     outcomes = solve_many(files, options, jobs=jobs, format=format)
     interruption = current()
     if interruption is not None:

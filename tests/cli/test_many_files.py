@@ -73,6 +73,11 @@ def test_a_folder_and_a_table_of_its_files(files, tmp_path):
     assert rows[str(files[1])]["status"] == "error" and "broken.wcsp" in rows[str(files[1])]["error"]
     refused = CliRunner().invoke(app, ["solve", str(tmp_path / "inner")])
     assert refused.exit_code == 2 and "no file in this folder" in refused.stderr
+    (tmp_path / "inner" / "run.json").write_text("{}")
+    refused = CliRunner().invoke(app, ["solve", str(tmp_path / "inner")])
+    assert refused.exit_code == 2 and "this is a run directory" in refused.stderr
+    refused = CliRunner().invoke(app, ["solve", *map(str, files), "--csv", str(files[2])])
+    assert refused.exit_code == 2 and "this is the problem itself" in refused.stderr
     refused = CliRunner().invoke(app, ["solve", str(files[0]), "--csv", str(tmp_path / "missing" / "table.csv")])
     assert refused.exit_code == 2 and "--csv" in refused.stderr
 
@@ -204,7 +209,7 @@ def test_a_signal_at_any_moment_leaves_no_traceback(tmp_path, interrupts_heard):
     """While modules are imported, while processes start or solve, and at the end."""
     easy, hard = tmp_path / "easy.wcsp", tmp_path / "hard.wcsp"
     write(clique(3, 2), easy)
-    write(clique(12, 8, largest=50), hard)
+    write(clique(18, 12, largest=50), hard)  # takes much longer than the last moment
     command = [sys.executable, "-m", "oocbe", "solve", *map(str, (easy, hard, easy)), "--jobs", "2", "-q", *FAST]
     for moment in range(12):
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
