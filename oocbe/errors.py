@@ -1,6 +1,6 @@
 """The exception tree: every error that oocbe expects to raise derives from :class:`OocbeError`.
 
-A message says what was wrong, where (file and line, table, bucket) and what to do. Each class carries the exit code
+A message names what was wrong, where (file and line, table, bucket), and what to do. Each class carries the exit code
 that the command line returns for it, so that the mapping lives in one place.
 """
 

@@ -218,7 +218,7 @@ def complete_dtype(values: Sequence[NDArray[Any]], semiring: Semiring, terms: in
 
 @dataclass(frozen=True)
 class CompletePlace:
-    """Where complete tables are worked on: memory, kernels, and a scratch folder for as long as the work lasts."""
+    """Resources for operators on complete tables: memory, kernels, and a scratch folder for the duration."""
 
     context: ExecutionContext
     folder: Path

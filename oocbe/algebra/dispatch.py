@@ -112,7 +112,7 @@ class PlannedStep:
             return result
 
     def device_plan(self, tables: Sequence[Streamable], kernels: Backend) -> DevicePlan | None:
-        """How tables in main memory go through the device in pieces; None: they cannot."""
+        """Settings for streaming tables of main memory through the device; None if that is impossible."""
         if not all(isinstance(i, int) for i in self.inputs):
             return None
         step, ordered = step_of(tables, self.gone, [known_extent(table) for table in tables])

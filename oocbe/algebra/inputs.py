@@ -1,4 +1,4 @@
-"""What the operators do with their arguments before any row moves, and with their result at the end.
+"""Preparation of the operators' arguments before any row moves, and of their result at the end.
 
 Stored tables are read, the kernels are chosen, rows are brought to where those kernels work, and two tables are checked
 to agree. A result stays in device memory where an input was there, so that operators chain without copies; otherwise it
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class KernelSettings(TypedDict, total=False):
-    """How an operator's kernels work, whatever the tables; see :class:`Execution`."""
+    """Settings of an operator's kernels for all tables; see :class:`Execution`."""
 
     piece_rows: int | None
     backend: Backend | str | None
@@ -63,7 +63,7 @@ class ExecutionSettings(OperatorSettings, total=False):
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how an operator works.
+    """Settings of an operator.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlacedTables:
-    """Where an operation works.
+    """Resources of an operation.
 
     Attributes
     ----------

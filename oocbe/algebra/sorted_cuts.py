@@ -113,7 +113,7 @@ class SortedCuts:
         return [RowRanges(*part) for part in zip(starts, stops, strict=True)]
 
     def _edge_before(self, cut: RowRanges, row: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where a part of a cut begins, and where the one before it ends, next to a row of the first table.
+        """Start of a part of a cut, and end of the part before it, near a row of the first table.
 
         No more rows of that table lie between than have to stay together.
         """
@@ -142,14 +142,14 @@ class SortedCuts:
         return RowRanges(self._starts(cut, low), self._stops(cut, high))
 
     def _starts(self, cut: RowRanges, low: int) -> tuple[int, ...]:
-        """Where a part of a cut begins that has rows of the first table from ``low`` on."""
+        """Start of the part of a cut that has rows of the first table from ``low`` on."""
         return low, *(
             self._keys[number].place(self._translated(low, number), cut.low[number], cut.high[number])
             for number in range(1, len(self._tables))
         )
 
     def _stops(self, cut: RowRanges, high: int) -> tuple[int, ...]:
-        """Where a part of a cut ends that has rows of the first table up to ``high``, which is left out."""
+        """End of the part of a cut that has rows of the first table before ``high``."""
         if high == cut.low[0]:
             return cut.low
         return high, *(

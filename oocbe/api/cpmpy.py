@@ -393,7 +393,7 @@ def _refused(own: Any) -> Iterator[None]:
 
 
 def _checked(time_limit: float | None, options: dict[str, Any]) -> Callable[[], float | None]:
-    """What says how much of a time limit is left; ValueError or NotSupportedError for what a call may not ask."""
+    """Check a call's arguments; return a function that gives the remaining time. ValueError or NotSupportedError."""
     if time_limit is not None and time_limit <= 0:
         raise ValueError(f"the time limit of {time_limit} seconds is not above 0")
     if options.pop("assumptions", None) is not None:

@@ -73,7 +73,7 @@ def read(path: Path) -> tuple[list[int], list[Any], list[Any], float]:
 
 
 class Proof:
-    """That no assignment costs less than a limit. Literal ``first[v] + a`` is true where variable v has value a."""
+    """The claim that no assignment costs less than a limit. Literal ``first[v] + a``: variable v has value a."""
 
     def __init__(self, parts: Any, dear: int, status: str, value: int) -> None:
         self.sizes, self.functions, linear, self.top = parts

@@ -222,7 +222,7 @@ class CuttingPlanes:
         return self._known[number]
 
     def _node(self, weights: dict[int, int], adjacent: dict[int, int], left: int, chosen: int, limit: int) -> Line:
-        """That literals of ``left`` weigh at most a limit if those chosen are true."""
+        """The constraint that literals of ``left`` weigh at most a limit if the chosen literals are true."""
         cover, rest = list[tuple[list[int], int]](), left
         while rest:
             common, clique = rest, list[int]()
@@ -304,7 +304,7 @@ class CuttingPlanes:
         return self._capacities[number]
 
     def _clique(self, literals: list[int]) -> Line:
-        """That one of several literals is true at most, each two of which exclude each other."""
+        """The constraint that at most one of several literals is true; each two of them exclude each other."""
         proof, key = self._proof, sum(1 << x for x in literals)
         if key not in self._cliques:
             groups: dict[int, list[int]] = {}

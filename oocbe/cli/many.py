@@ -109,7 +109,7 @@ def solve_files(
 
 
 def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome], None]:
-    """What writes an outcome to the table, at once: a batch may be killed."""
+    """A function that writes an outcome to the table at once: a batch may be killed."""
     if table is None:
         return lambda file, outcome: None
     from oocbe.errors import UsageError

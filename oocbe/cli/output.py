@@ -14,7 +14,7 @@ from oocbe.model.results.numerals import all_digits, schema_version_of
 from oocbe.runtime.interruption import current
 
 _mode = {"json": False, "quiet": False}
-"""How the command of this process prints."""
+"""Form of the output of this process's command."""
 
 
 @contextmanager

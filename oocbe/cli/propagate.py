@@ -63,7 +63,7 @@ def propagate(
 
 
 def _kind_of(result: PropagationResult) -> str:
-    """What is removed: bounds of a linear system, values of a problem; unknown for an infeasible one."""
+    """Removals: bounds of a linear system, values of a problem; unknown if it is infeasible."""
     from oocbe.model.linear_system import LinearSystem
 
     if result.reduced is None:

@@ -1,4 +1,4 @@
-"""What follows an installation: loops compiled in advance, and completion in shells.
+"""Steps after an installation: compiling loops in advance, and completion in shells.
 
 ``oocbe warm-up`` compiles the loops of commands. ``oocbe completion`` prints scripts with which a shell completes
 commands, flags and files.

@@ -69,7 +69,7 @@ class PseudoTree:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Of each variable, by index."""
+        """By index of the variable."""
         found: list[list[int]] = [[] for _ in self.parent]
         for v, parent in enumerate(self.parent):
             if parent is not None:
@@ -185,7 +185,7 @@ class _Graph:
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """How many neighbours each vertex has."""
+        """Number of neighbours of each vertex."""
         return np.diff(self.start)
 
     def place(self, variable: int) -> int | None:

@@ -143,6 +143,6 @@ def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tup
 
 
 def usage_note(problem: Problem, assignment: tuple[int, ...]) -> str:
-    """How much an assignment takes of each large linear constraint; empty where there is none."""
+    """Consumption of each large linear constraint by an assignment; empty without such constraints."""
     large = [problem.linear_constraints[number] for number in carried_in_rows(problem)]
     return "; ".join(f"{c.name}: {c.usage(assignment)} are used" for c in large)

@@ -1,4 +1,4 @@
-"""How long a run takes on many workers: an event simulation of list scheduling.
+"""Prediction of a run's time on many workers, by an event simulation of list scheduling.
 
 Whenever a worker is free it gets the next segment of the first stage that has any (Graham 1969). Segments shrink as
 the stage comes to its end (guided self-scheduling: Polychronopoulos and Kuck 1987), so that no worker is left with a

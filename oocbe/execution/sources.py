@@ -32,11 +32,11 @@ class Source(Protocol):
 
     @property
     def layout(self) -> Layout:
-        """Of the keys."""
+        """Type of the keys."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
+        """Type of the values."""
 
     @property
     def rows(self) -> int:

@@ -62,7 +62,7 @@ TOKENS = re.compile(
 """Comments and separators, a quoted name, a bracket, or a word."""
 
 _NUMBERED = re.compile("v(0|[1-9][0-9]{0,8})")
-"""What toulbar2 calls a value without a name."""
+"""toulbar2's name of a value without a name."""
 
 
 @dataclass

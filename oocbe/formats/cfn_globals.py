@@ -2,7 +2,7 @@
 
 ``{scope: [x y z] type: samong params: {metric: var cost: 0.3 min: 1 max: 2 values: [0 1]}}``: parameters have names
 here, which files without quotes and colons leave out. Their order is that of toulbar2; values are numbers. What each
-means, and which decompose, says :mod:`oocbe.formats.wcsp`.
+means, and which decompose, stands in :mod:`oocbe.formats.wcsp`.
 
 Costs may be decimals. They are taken in units of the last place that ``mustbe`` has, so that they are integers. Where a
 sum is maximised, toulbar2 takes the costs with the other sign: what is charged for a violation is then a number below
@@ -41,7 +41,7 @@ Parameter: TypeAlias = "str | list[Parameter]"
 """A word, or a list."""
 
 Words: TypeAlias = "list[str | int]"
-"""What the wcsp format has in the place of parameters: integers are costs, and only they."""
+"""Words of the wcsp format in the place of parameters; the integers among them are the costs."""
 
 MOST_DEPTH = 3
 """Lists within lists of a parameter; more are damage."""
@@ -89,7 +89,7 @@ MISREAD = {
 
 
 class _Context(NamedTuple):
-    """What parameters are read with: names of the file's variables, the precision and the sign of its costs."""
+    """Context for reading parameters: names of the file's variables, precision and sign of its costs."""
 
     names: Sequence[str]
     precision: Precision
@@ -203,7 +203,7 @@ def check_supported(path: str, line: int, title: str, kind: str) -> None:
 def decomposed(
     calls: Sequence[GlobalCall], sign: int, precision: Precision, limit: int | float, variables: Sequence[Variable]
 ) -> Decomposed:
-    """What all functions by their types come to, with costs to minimise in units of the precision's last place.
+    """Decomposition of all functions, with costs to minimise in units of the precision's last place.
 
     States have names that no variable has.
 
@@ -301,7 +301,7 @@ class Precision:
 
     @property
     def scale(self) -> int:
-        """How many units of the last place are a cost of 1; 0 where costs have no last place."""
+        """Units of the last place in a cost of 1; 0 for costs without a last place."""
         return 0 if self._decimals is None else 10**self._decimals
 
     def units(self, text: str) -> int:
@@ -309,7 +309,7 @@ class Precision:
         return int(Decimal(text).scaleb(self._decimals or 0, self._context))
 
     def bound(self, minimises: bool) -> Cost:
-        """What sums must be strictly below (above, where they are maximised): the limit, half a place nearer."""
+        """Strict upper limit of sums (lower limit if they are maximised): the file's limit, half a place nearer."""
         if not self._decimals:
             return self.cost(self._limit)
         half = Decimal(5).scaleb(-self._decimals - 1)
@@ -339,7 +339,7 @@ def _integer(text: str) -> Cost:
 
 
 def room(bound: Cost, constant: Cost, tables: Sequence[ListedCosts]) -> Cost:
-    """What one function may cost above its least cost, at most: from here on, nothing below the bound is left.
+    """Cost of one function above its least cost from which no assignment stays below the bound.
 
     All in terms of costs to minimise. Negative infinity where a function forbids everything.
     """
@@ -350,7 +350,7 @@ def room(bound: Cost, constant: Cost, tables: Sequence[ListedCosts]) -> Cost:
 def split(
     tables: Sequence[ListedCosts], bound: Cost, constant: Cost, sign: int, dtype: type[Any]
 ) -> tuple[list[Function], list[Constraint]]:
-    """What tables cost, and what they forbid; a part that says nothing is left out.
+    """Costs and forbidden tuples of tables; parts without an effect are left out.
 
     Parameters
     ----------
@@ -372,5 +372,5 @@ def split(
 
 
 def _least(table: ListedCosts) -> Cost:
-    """What it costs at least; infinity where it forbids everything."""
+    """Its least cost; infinity if it forbids everything."""
     return min(min(table.costs, default=math.inf), table.rest)

@@ -23,13 +23,13 @@ MOST_DIGITS = 17
 """Digits of a cost, together with its decimals, that toulbar2 surely holds."""
 
 LARGEST_CHANGE, SMALLEST_CHANGE = 1e-6, 1e-9
-"""What rounding may change a cost by, relative to it or in all: larger changes are refused."""
+"""Largest change of a cost by rounding, relative or absolute; larger changes are refused."""
 
 _MARKS = re.compile(r"[\s\x00-\x1f\x7f\"\\{}\[\],:]")
-"""What toulbar2 ends a name at, in quotes as well, or takes for something else."""
+"""Characters that end a name in toulbar2, in quotes as well, or that it misreads."""
 
 _NUMBER = re.compile(r"[\d+.-]")
-"""What a name begins with that toulbar2 takes for a number, and refuses."""
+"""Beginnings of names that toulbar2 takes for numbers, and refuses."""
 
 
 def render(problem: Problem) -> str:
@@ -128,7 +128,7 @@ def _ends(function: Function) -> tuple[int | float, int | float]:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """How numbers are written.
+    """Format of numbers.
 
     Attributes
     ----------
@@ -188,5 +188,5 @@ def _numbers(problem: Problem) -> _Numbers:
 
 
 def _margin(total: int | float) -> int | float:
-    """How far from a sum the limit is: 1, or what floats as large as this one, added in any order, cannot miss."""
+    """Distance of the limit from a sum: 1, or more than the rounding of floats of this size, added in any order."""
     return 1 if isinstance(total, int) else max(1.0, abs(total) * 1e-6)

@@ -36,7 +36,7 @@ def parts_of(
     default: int | float | None,
     cells: int,
 ) -> Iterator[Function | Constraint]:
-    """What a table costs, and what it forbids; a part that says nothing is left out.
+    """Costs and forbidden tuples of a table; parts without an effect are left out.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _SETS = (b"show", b"ind", b"cr")
 """Directives that list variables, the only ones that count."""
 
 _HEADERS = (b"cnf", b"wcnf")
-"""What follows ``c p`` in a header that somebody made a comment."""
+"""The words after ``c p`` in a header turned into a comment."""
 
 _ONE = (b"1", b"2**0")
 """Factors that change nothing."""
@@ -163,7 +163,7 @@ class CountQuestions:
             self._refuse(first, f"another weight of the literal {literal.decode(errors='replace')}")
 
     def question(self, names: Mapping[str, str]) -> tuple[str, CountQuestion | None]:
-        """What the file requests apart from the number of assignments, with its line; empty: nothing.
+        """Requests of the file beside the number of assignments, with their line; empty without any.
 
         Parameters
         ----------

@@ -243,7 +243,7 @@ def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
 
 
 def _dense(problem: Problem, scope: tuple[int, ...], make: Callable[[Sequence[int]], Dense]) -> Dense:
-    """What a part makes of the domain sizes, where its scope is not too large."""
+    """Dense form of a part for the domain sizes; UnsupportedError for a scope that is too large."""
     if 2 ** len(scope) > MOST_CELLS:
         raise UnsupportedError(f"{problem.name}: a part over {len(scope)} variables is too large to write as clauses")
     return make(problem.sizes)

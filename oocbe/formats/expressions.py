@@ -50,7 +50,7 @@ class Expression:
     _evaluate: Evaluated
 
     def value(self, values: Values) -> int | float:
-        """What it is worth; ExpressionError where that is no number (infinity is one, NaN is not)."""
+        """Its value; ExpressionError if that is no number (infinity is one, NaN is not)."""
         try:
             found = self._evaluate(values)
         except KeyError as error:
@@ -123,14 +123,14 @@ def _power(base: int | float, exponent: int | float) -> int | float:
 
 
 def _rounded(value: int | float, digits: int | float = 0) -> int | float:
-    """As Python's ``round``; for an integer that computes the power of ten, so digits have a limit, too."""
+    """Python's ``round``, with a limit on digits: for an integer it computes a power of ten."""
     if not isinstance(digits, int) or abs(digits) > MOST_DIGITS:
         raise ValueError(f"rounded to {digits} digits, expected an integer of at most {MOST_DIGITS}")
     return round(value, digits) if digits else round(value)
 
 
 def _float(value: object) -> float:
-    """As Python's ``float``, of texts such as ``inf``, too."""
+    """Python's ``float``, also of texts such as ``inf``."""
     if isinstance(value, str) and (len(value) > MOST_DIGITS or "_" in value):
         raise ValueError(f"{_shown(value)} is no number")
     return float(value if isinstance(value, str) else _number(value))
@@ -193,7 +193,7 @@ KNOWN_FUNCTIONS = tuple(dict.fromkeys([*_FUNCTIONS, "float", *_OF_LISTS]))
 """All functions that an expression may call."""
 
 _GOES_ON = object()
-"""What statements are worth that return nothing."""
+"""Value of statements that return nothing."""
 
 
 def _returns(statement: ast.stmt) -> bool:

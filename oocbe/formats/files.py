@@ -271,7 +271,7 @@ RECORDS = {
     "manifest.json": "a stored table, no problem; join it by oocbe.join_sum and its like, or write it as Parquet by "
     "`oocbe convert`",
 }
-"""What a folder is in which there is a file of some name."""
+"""Description of a folder, by the name of a file in it."""
 
 SUFFIXES = {
     ".parquet": "a table, no problem; make a stored table of it by `oocbe convert`, and join that by oocbe.join_sum "
@@ -285,11 +285,11 @@ SUFFIXES = {
     ".evid": "evidence, no problem; name it by --evidence",
     ".sol": "a solution, no problem; `oocbe verify FILE SOLUTION` judges it",
 }
-"""What a file is whose name ends so, formats of toulbar2's that are not supported among them."""
+"""Description of a file, by its suffix; unsupported formats of toulbar2 are among them."""
 
 
 def folder_description(path: Path) -> str:
-    """What a folder is that is no problem, and what takes it."""
+    """Description of a folder that is no problem, and the command that reads it."""
     for record, description in RECORDS.items():
         if (path / record).exists():
             return f"this is {description}"
@@ -297,5 +297,5 @@ def folder_description(path: Path) -> str:
 
 
 def file_description(suffix: str) -> str | None:
-    """What a file is whose name's suffix promises no problem, and what takes it; None where it says nothing."""
+    """Description of a file whose suffix is of no problem, and the command that reads it; None for other suffixes."""
     return SUFFIXES.get(suffix)

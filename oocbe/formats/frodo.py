@@ -34,7 +34,7 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
 from oocbe.runtime.deadline import check_deadline
 
 FORMAT = "XCSP 2.1_FRODO"
-"""What the presentation of such a file says."""
+"""The presentation of such a file."""
 
 REMEDY = "; write constraints as relations with tuples"
 
@@ -260,7 +260,7 @@ class _FrodoReader:
     def _parts(
         self, element: Element, relations: Mapping[str, _Relation], templates: Mapping[str, Template]
     ) -> Iterable[Function | Constraint]:
-        """What a constraint costs and forbids."""
+        """Costs and forbidden tuples of a constraint."""
         name = self._name(element)
         reference = element.attributes.get("reference", "")
         template = templates.get(reference)

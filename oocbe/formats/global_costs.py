@@ -32,7 +32,7 @@ from oocbe.model.parts import LinearConstraint
 from oocbe.runtime.deadline import check_deadline
 
 Cost = int | float
-"""What something costs, infinity where it is forbidden."""
+"""A cost; infinity if forbidden."""
 
 MOST_CELLS = 2**12
 """Assignments of a function up to which it is one table."""
@@ -44,7 +44,7 @@ MOST_STEPS_OF_ALL = 2**23
 """Steps of all walks of one function, which take about a microsecond each."""
 
 State = Any
-"""What a walk remembers: hashable."""
+"""State of a walk; hashable."""
 
 Step = Callable[[int, State, int], tuple[State, Cost]]
 """From the place in the scope, the state before it and its value to the next state, and what the step costs."""
@@ -75,7 +75,7 @@ class ListedCosts:
 
 @dataclass
 class Decomposed:
-    """What a problem's global cost functions come to.
+    """Decomposition of a problem's global cost functions.
 
     Attributes
     ----------
@@ -307,7 +307,7 @@ class GlobalReader:
         return self.cursor >= len(self._text) or self._text.line(self.cursor) != self._text.line(self.cursor - 1)
 
     def metric(self, *known: str) -> str:
-        """Take the word that says how a violation is priced."""
+        """Take the word for the measure of a violation."""
         word = self.word("what a violation costs")
         if word not in known:
             raise self.unsupported(f"with {word!r} is not supported, only with {' and '.join(known)}")
@@ -405,7 +405,7 @@ class GlobalReader:
 
 
 def price(gap: int, metric: str, cost: Cost) -> Cost:
-    """What a gap costs: nothing at 0, by ``hard`` the cost once, else the cost times the gap or its square."""
+    """Cost of a gap: 0 without a gap, the cost once for ``hard``, else the cost times the gap or its square."""
     if gap == 0:
         return 0
     return cost if metric == "hard" else cost * gap ** POWERS[metric]

@@ -3,7 +3,7 @@
 Counts: all different, among, cardinalities, the same values in two lists. Sums: linear constraints, sums with a price,
 and relations of two variables.
 
-What a violation costs is what toulbar2 says. ``hard`` charges the cost once, which forbids only where it reaches the
+A violation costs what it costs in toulbar2. ``hard`` charges the cost once, which forbids only where it reaches the
 upper bound. Values of ``alldiff`` and ``gcc`` are equal where their names are, as in toulbar2; those of all others
 where their numbers are.
 """
@@ -265,7 +265,7 @@ COMPARATORS: dict[str, Callable[[int], int]] = {
     ">": lambda more: max(0, 1 - more),
     "!=": lambda more: int(more == 0),
 }
-"""How far a sum is from its bound, by how much more it is than the right-hand side."""
+"""Distance of a sum from its bound, by its excess over the right-hand side."""
 
 
 RELATIONS: dict[str, Callable[[int, int], int]] = {
@@ -275,7 +275,7 @@ RELATIONS: dict[str, Callable[[int, int], int]] = {
     "<": lambda x, y: x + 1 - y,
     "=": lambda x, y: abs(y - x),
 }
-"""How far two numbers are from a relation, where above 0."""
+"""Distance of two numbers from a relation; at most 0 if it holds."""
 
 
 def total(reader: GlobalReader) -> None:

@@ -163,7 +163,7 @@ class Grammar:
         return (*chart, tuple(tuple(sorted(own.items())) for own in column)), 0
 
     def end(self, chart: State) -> Cost:
-        """What the whole costs."""
+        """Cost of the whole walk."""
         found: Cost = dict(chart[-1][0]).get(self.start, math.inf)
         return found
 

@@ -19,16 +19,16 @@ from oocbe.formats.lp import RESERVED
 from oocbe.model.linear_system import LinearSystem
 
 OBJECTIVE = "objective"
-"""What the objective's row is called in MPS, with ``'`` behind where a row is called so."""
+"""Name of the objective's row in MPS, with ``'`` appended where a row has that name."""
 
 _MPS_NAMES = re.compile(r"\s"), re.compile(r"[*$]")
-"""What ends a name in the free MPS format, and what begins a comment."""
+"""Characters that end a name in the free MPS format, and characters that begin a comment."""
 
 _LP_NAMES = (
     re.compile(r"[^A-Za-z0-9_.#$%&~'!(),?@`{}]"),
     re.compile(rf"[^A-Za-z_]|[Ee][0-9.]|(?i:inf|nan|(?:{'|'.join(map(re.escape, sorted(RESERVED)))})\Z)"),
 )
-"""What not every reader of LP takes in a name (HiGHS takes no brackets), and what no name begins with, or is: ``e1``
+"""Characters that some readers of LP refuse in a name (HiGHS refuses brackets), and beginnings of no name: ``e1``
 may be a number's exponent, and HiGHS reads a number in ``info``."""
 
 

@@ -54,10 +54,10 @@ _SECTIONS = {
     "multi": "several objectives",
     "pwlobj": "a piecewise linear objective",
 }
-"""What each keyword begins; what is not read here by its name in a message."""
+"""Section that each keyword begins; a section that is not read here by its name in messages."""
 
 _SECOND_WORDS = ("continuous", "constraints", "cuts", "objectives")
-"""What may follow the keyword of a section that is not read."""
+"""Second words of the keywords of sections that are not read."""
 
 _READ = ("rows", "bounds", "integers", "binaries", "end")
 

@@ -95,7 +95,7 @@ def _is_fixed(text: Text) -> bool:
 
 
 def _lines(text: Text) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each line that says something, up to the one after which nothing counts."""
+    """Number and content of each line that is not empty or a comment, up to the end line."""
     for number, line in enumerate(looked(text.data.split(b"\n"), LOOK_STEP), 1):
         if not line.startswith(b"*") and line.strip():
             yield number, line

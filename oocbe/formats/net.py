@@ -36,7 +36,7 @@ TOKENS = re.compile(
 """Spaces and comments, a quoted text, a mark, or a word."""
 
 REFUSED = ("continuous", "decision", "utility", "function", "class", "temporal", "instance")
-"""What a file may define that is no discrete node."""
+"""Definitions of a file that are no discrete nodes."""
 
 
 def parse(text: Text) -> Problem:

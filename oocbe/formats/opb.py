@@ -50,7 +50,7 @@ _TOKENS = re.compile(
 """Tokens, and what lies between them."""
 
 _HEADER = re.compile(rb"(?:\s*\*[^\n]*\n)*?\s*\*[^\n]*#variable=\s*([0-9]+)")
-"""The comments up to that which says how many variables there are."""
+"""The comments up to the one with the number of variables."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _COEFFICIENT = re.compile(r"[+-]|[+-]?[0-9]+")
@@ -122,7 +122,7 @@ class _OpbReader:
         )
 
     def _promised(self) -> int:
-        """How many variables a comment at the beginning promises."""
+        """Number of variables according to a comment at the beginning."""
         header = _HEADER.match(self._text.data)
         digits = header[1] if header else b"0"
         if header and (len(digits) > MOST_DIGITS or int(digits) > LARGEST_VARIABLE):
@@ -152,7 +152,7 @@ class _OpbReader:
         return word == "max"
 
     def _most(self) -> int | None:
-        """What may be violated at most, from the line that begins with ``soft``; None where all may."""
+        """Largest allowed sum of violated weights, from the line that begins with ``soft``; None without a limit."""
         self._lexer.word("soft")
         self._lexer.take(":", "':' after soft")
         most = None if self._lexer.sees(";") else self._integer("what violations have to cost less than") - 1
@@ -179,7 +179,7 @@ class _OpbReader:
         self._row_names.append(f"constraint {self._constraints}")
 
     def _weight(self) -> int:
-        """What the constraint that begins here costs where it is violated; 0 where it may not be."""
+        """Cost of violating the constraint that begins here; 0 for a hard constraint."""
         match = _WEIGHT.fullmatch(self._lexer.next_word)
         if match is None:
             return 0
@@ -223,7 +223,7 @@ class _OpbReader:
         return terms, constant
 
     def _coefficient(self) -> int:
-        """What stands before literals: an integer, or a sign or nothing for 1."""
+        """Coefficient before literals: an integer, or a sign or nothing for 1."""
         sign = self._lexer.next_word
         if sign in ("+", "-"):
             self._lexer.place += 1

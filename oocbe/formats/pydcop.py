@@ -53,7 +53,7 @@ SECTIONS = (
     "hosting_costs",
     "routes",
 )
-"""What a file may have at its top."""
+"""Keys at the top of a file."""
 
 _VARIABLE_KEYS = ("domain", "initial_value", "cost_function", "noise_level", "type")
 _CONSTRAINT_KEYS = ("type", "function", "variables", "values", "default", "source")
@@ -211,7 +211,7 @@ class _PydcopReader:
             self._known[key] = parts, [written.index(name) for name in names]
 
     def _template(self, text: str) -> tuple[Hashable, list[str]]:
-        """What expressions share that differ in names of variables only, and these in the order of the text.
+        """The common form of expressions that differ only in names of variables, and the names in text order.
 
         Files of generators have the same expression thousands of times; each is evaluated once for each domain. None
         where it is not plain what is a name: with comments, or special characters in texts.
@@ -306,7 +306,7 @@ class _PydcopReader:
         default: int | float | None,
         node: Node,
     ) -> list[Function | Constraint]:
-        """What a table costs and forbids."""
+        """Costs and forbidden tuples of a table."""
         scope = tuple(self._index[name] for name in names)
         for value in {value for value in values if isinstance(value, float) and math.isinf(value)}:
             self._refuse_infinity(node, "a constraint", value)

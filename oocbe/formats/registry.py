@@ -35,7 +35,7 @@ from oocbe.runtime.memory import REMEDY, MemoryLimit
 from oocbe.runtime.memory import current as current_limit
 
 Model: TypeAlias = Problem | LinearSystem | CompactProblem | Dcop
-"""What a file may hold: a problem, a linear system, a problem with short tables and parts that were not read, or a
+"""Content of a file: a problem, a linear system, a problem with short tables and parts that were not read, or a
 problem whose variables belong to agents."""
 
 
@@ -73,7 +73,7 @@ def _late(module: str, function: str) -> Callable[[Any], Any]:
 
 
 def _parse_xml(text: Text) -> Model:
-    """What an XML file holds: a constraint problem, one with agents, or a belief network."""
+    """Content of an XML file: a constraint problem, one with agents, or a belief network."""
     from oocbe.formats import frodo, xcsp, xmlbif
     from oocbe.formats.xml import parse_xml
 
@@ -89,7 +89,7 @@ _OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb", "bifxml": "xml", "xmlbif": "xml"
 """Suffixes of files beside the names of their formats."""
 
 _NETWORK_IN_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{\s*(['\"]?)problem\1\s*:")
-"""How a cost function network begins in a file named ``.json``, as toulbar2 has some: neither cases nor answers do."""
+"""Beginning of a cost function network in a ``.json`` file, as toulbar2 has some; cases and answers begin otherwise."""
 
 _FORMATS = (
     Format(
@@ -220,7 +220,7 @@ def as_problem(model: Model) -> Problem:
 def read_model(
     path: str | Path, format: str | None = None, max_bytes: int | None = None, memory: int | str | None = None
 ) -> Model:
-    """What a file holds, as it is written: for propagation, which needs neither finite domains nor all rows.
+    """Content of a file as written: for propagation, which needs neither finite domains nor all rows.
 
     Parameters and what is raised are those of :func:`read`.
     """

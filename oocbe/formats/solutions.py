@@ -57,12 +57,12 @@ from oocbe.runtime.urls import refuse_url
 __all__ = ["RELATIVE_TOLERANCE", "Verdict", "judge", "read_solution", "verify_solution"]
 
 RELATIVE_TOLERANCE = 1e-9
-"""How far a claimed float may be from ours: sums of the same floats in another order differ in the last digits."""
+"""Allowed difference of a claimed float: sums of the same floats in another order differ in the last digits."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an assignment is worth.
+    """Value of an assignment.
 
     Attributes
     ----------

@@ -32,10 +32,10 @@ RECORDER_CAPACITY = 200
 """Capacity of the recorder in units, as it was published with the instances."""
 
 WRITTEN_CAPACITY = 90_000
-"""What all published files have in the capacity's place."""
+"""The number in the capacity's place of all published files."""
 
 CONSUMPTION_UNIT = 451
-"""What one unit of the capacity is in the files' figures of consumption."""
+"""One unit of the capacity, in the files' unit of consumption."""
 
 MOST_CONSUMPTION = 10**12
 """Largest consumption: far beyond any instance, and far below where sums would leave 64 bits."""
@@ -48,7 +48,7 @@ LEFT_OUT = "0"
 
 
 class _Photographs:
-    """What the first part of a file says: variables, weights, and how ids and values are numbered."""
+    """The first part of a file: variables, weights, and the numbering of ids and values."""
 
     def __init__(self) -> None:
         self.variables: list[Variable] = []
@@ -132,7 +132,7 @@ def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
 
 
 def _read_consumption(text: Text, token: int) -> float:
-    """What a value takes of the recorder's capacity, in the files' figures."""
+    """A value's consumption of the recorder's capacity, in the files' unit."""
     if text.raw(token) == b"0":  # all of a single-orbit file; worth the short cut
         return 0.0
     used = float(text.floats(token, 1, "a recorder consumption")[0])
@@ -256,7 +256,7 @@ def _read_constraint(text: Text, photographs: _Photographs, first: int, fields: 
 
 
 def render(problem: Problem) -> str:
-    """The file's text; :class:`oocbe.errors.UnsupportedError` says what the format cannot express."""
+    """The file's text; :class:`oocbe.errors.UnsupportedError` for a problem that the format cannot express."""
     if problem.semiring != MIN_SUM or problem.constant != 0 or problem.upper_bound is not None:
         raise _unsupported(problem, "only min-sum problems without a constant and an upper bound")
     weights, left_out = _weights(problem)

@@ -54,7 +54,7 @@ _COMMENTS = re.compile(rb"#[^\n]*")
 _SPACE = re.compile(rb"[ \t\n\r\v\f]")
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What editors of Windows write in front of UTF-8; it says nothing."""
+"""The byte order mark that editors of Windows write in front of UTF-8; it has no meaning."""
 
 WINDOW_BYTES = 2**20
 """Bytes whose tokens are known at a time: some 40 bytes are needed for each token of them."""

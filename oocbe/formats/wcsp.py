@@ -14,7 +14,7 @@ what an assignment costs in all must stay below ``top``. Besides:
   after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
 
 A function is split into what it forbids (a constraint, or the missing rows of an incomplete function) and what it
-costs; a part that says nothing is left out.
+costs; parts without an effect are left out.
 
 Like toulbar2, the reader takes numbers without a space before a sign or a keyword (``2-1``, ``-1salldiff``), domains
 larger than the largest that the header names, and the last cost of a tuple that is listed again. Unlike it, it refuses
@@ -53,7 +53,7 @@ SHARED_WHOLE = 3
 """Variables up to which a function has the default of the shared function that it refers to."""
 
 _GLUED = re.compile(rb"(?<=[0-9])(?=[+-][0-9]|[<>=]|[a-z]{2})")
-"""Where a C++ stream ends a number."""
+"""The end of a number in a C++ stream."""
 
 Tuples = NDArray[np.int64]
 

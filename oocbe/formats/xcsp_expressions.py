@@ -24,7 +24,7 @@ DEEPEST = 64
 """Calls within one another at most."""
 
 CONSTANT, VARIABLE = "constant", "variable"
-"""What an expression without arguments is."""
+"""Operators of expressions without arguments."""
 
 CELL = "[]"
 """The operator whose value is that of its other arguments, constants, which the first one chooses, counted from 0."""
@@ -35,11 +35,11 @@ Integers = NDArray[np.int64]
 
 
 class Unread(Exception):  # noqa: N818  (no error: what is raised for a constraint that is left out)
-    """A part of a constraint that has no form here; its message says which."""
+    """A part of a constraint that is not supported; the message names it."""
 
 
 class Malformed(ValueError):  # noqa: N818  (becomes a FormatError, which knows the line)
-    """What is no expression; the message says what was found and what was expected."""
+    """A text that is no expression; the message names the text found and the one expected."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def parse(text: str, leaf: Callable[[str], Sequence[Expression]]) -> Expression:
 def _parse(
     tokens: list[str], place: int, leaf: Callable[[str], Sequence[Expression]], depth: int
 ) -> tuple[Sequence[Expression], int]:
-    """What begins at a token, and the token after it."""
+    """The expression that begins at a token, and the token after it."""
     token = tokens[place] if place < len(tokens) else ""
     if not token or token in "(),":
         raise Malformed(f"found {token or 'the end'!r} in an expression, expected a number, a variable or a call")

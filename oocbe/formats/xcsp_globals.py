@@ -24,7 +24,7 @@ _ROW = re.compile(r"\(([^()]*)\)")
 
 
 def is_one_of(part: Expression, values: Iterable[Expression]) -> Expression:
-    """That an expression has one of some values, which may be variables."""
+    """The condition that an expression equals one of some values or variables."""
     listed = list(values)
     if all(own.operator == CONSTANT for own in listed):
         return call("in", part, *listed)
@@ -421,7 +421,7 @@ def _bin_packing(reading: Reading) -> None:
 
 
 def _of_bins(reading: Reading, listed: Sequence[Expression]) -> dict[int, Condition]:
-    """What is asked of the load of each bin; those that have no number here do not exist."""
+    """Condition on the load of each bin; bins without a number do not exist."""
     for tag, operator in (("limits", "le"), ("loads", "eq")):
         owner = reading.element.child(tag)
         if owner is None:
@@ -470,4 +470,4 @@ READERS: dict[str, Callable[[Reading], None]] = {
     "binPacking": _bin_packing,
     "knapsack": _knapsack,
 }
-"""What reads each constraint."""
+"""Reader of each constraint."""

@@ -48,7 +48,7 @@ _CONDITION = re.compile(r"\(\s*([a-z]+)\s*,(.*)\)", re.DOTALL)
 _PIECES = re.compile(r"\s+|[()]|[^\s()]+")
 
 Arguments = Sequence[int | str] | None
-"""What a group's template is filled with: variables by index, anything else as it is written; None outside groups."""
+"""Arguments of a group's template: variables by index, anything else as written; None outside groups."""
 
 
 def split_words(text: str) -> list[str]:
@@ -130,7 +130,7 @@ def is_reified(element: Element) -> bool:
 
 
 def has_a_row(scope: Sequence[int], rows: NDArray[np.int64]) -> Expression:
-    """That some variables have the values of one of some rows, int64 (rows, variables) as the file has them."""
+    """The constraint that some variables have the values of one of some rows, int64 (rows, variables)."""
     if len(rows) > MOST_ROWS:
         raise Unread(f"a variable for its truth, and {len(rows):,} rows")
     equal = [
@@ -146,7 +146,7 @@ def is_switch(part: Expression, relations: Relations) -> bool:
 
 
 PLAIN_ATTRIBUTES = ("id", "class", "note", "type", "startIndex", *COMPARED)
-"""Attributes that change nothing of what a constraint says, or that are read where they do."""
+"""Attributes without an effect on a constraint's meaning, or that are read elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """What the constraint is called in messages."""
+        """Name of the constraint in messages."""
         return f"{self.element.tag} of line {self.element.line}"
 
     def only(self, *tags: str, attributes: tuple[str, ...] = ()) -> None:
@@ -207,7 +207,7 @@ class Reading:
         return self.element.needed(where) if isinstance(where, str) else where
 
     def first_index(self, owner: Element, attribute: str = "startIndex") -> int:
-        """Where the indices of a list start."""
+        """First index of a list."""
         text = owner.attributes.get(attribute, "0")
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
             raise owner.error(f"found the {attribute} {text[:40]!r}, expected an integer of at least 0")
@@ -256,7 +256,7 @@ class Reading:
         return found
 
     def of_word(self, element: Element, word: int | str, is_filled: bool = False) -> list[Expression]:
-        """What a word stands for: several expressions where it names several variables.
+        """Expressions of a word: several if it names several variables.
 
         is_filled : whether the word is an argument, and has no parameters.
         """
@@ -296,7 +296,7 @@ class Reading:
             yield (word if match is None else match[1]), times
 
     def integers(self, where: Element | str) -> list[int]:
-        """Integers of a list, of which ``7x3`` says 7 three times; Unread where there are variables."""
+        """Integers of a list; ``7x3`` is 7 three times. Unread if there are variables."""
         element = self._element(where)
         found: list[int] = []
         for word, times in self._repeated(element):
@@ -306,7 +306,7 @@ class Reading:
         return found
 
     def values(self, where: Element | str) -> list[Expression]:
-        """Numbers or variables of a list, of which ``7x3`` says 7 three times and ``2..5`` all from 2 to 5."""
+        """Numbers or variables of a list; ``7x3`` is 7 three times, and ``2..5`` all from 2 to 5."""
         element = self._element(where)
         found: list[Expression] = []
         for word, times in self._repeated(element):
@@ -321,7 +321,7 @@ class Reading:
         return found
 
     def of_cell(self, element: Element, word: str) -> list[Expression]:
-        """What a word within brackets stands for, which may be a parameter."""
+        """Expression of a word within brackets, which may be a parameter."""
         return [part for own in self._filled(element, word) for part in self.of_word(element, own)]
 
     def conditions(self, where: Element | str) -> list[Condition]:
@@ -336,7 +336,7 @@ class Reading:
         return found
 
     def condition(self, where: Element | str = "condition") -> Condition:
-        """What a ``<condition>`` says; ``(le,%0)`` and ``%0`` are filled in."""
+        """Condition of a ``<condition>``; ``(le,%0)`` and ``%0`` are filled in."""
         element = self._element(where)
         words = self.words(element)
         text = "".join(str(word) for word in words)

@@ -94,7 +94,7 @@ class RelationTables:
             self.constraints.append(Constraint(expression.scope, rows, allowed))
 
     def add_function(self, one: Expression, other: Expression, most: int, is_equal: bool = True) -> bool:
-        """That a variable is what an expression says, or is not, as a table of at most so many rows.
+        """Add that a variable equals an expression, or differs from it, as a table of at most so many rows.
 
         False where neither side is a variable alone, or the rows are too many.
         """
@@ -120,7 +120,7 @@ MOST_COEFFICIENTS = 2**26
 """Coefficients of all linear constraints together at most, one a value of each variable."""
 
 Columns = dict[int, Integers]
-"""What each value of each variable adds to a sum."""
+"""Contribution of each value of each variable to a sum."""
 
 
 @dataclass(eq=False)
@@ -181,7 +181,7 @@ class Sums:
         return self._products[key]
 
     def compare(self, operator: str, columns: Columns, offset: int, name: str) -> None:
-        """That a sum and a constant compare with 0 so."""
+        """Add that a sum plus a constant compares with 0 by the operator."""
         if operator in ("le", "lt", "eq"):
             self._add_at_most(columns, -offset - (operator == "lt"), name)
         if operator in ("ge", "gt", "eq"):

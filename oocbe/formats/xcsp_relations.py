@@ -1,4 +1,4 @@
-"""What expressions over XCSP's variables become: tables, linear constraints, and variables for values in between.
+"""Translation of expressions over XCSP's variables: tables, linear constraints, and variables for partial values.
 
 A relation over few assignments is a table. A comparison of sums is a linear constraint with what each value of each
 variable adds, so that ``add(eq(x,1),eq(y,1))`` is one, too. Where an expression is too large for both, its parts become
@@ -71,7 +71,7 @@ COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 @dataclass(frozen=True)
 class Condition:
-    """What is asked of a value: ``(le,5)``, ``(eq,x)``, ``(in,1..3)`` or ``(notin,{1,5})``.
+    """Condition on a value: ``(le,5)``, ``(eq,x)``, ``(in,1..3)`` or ``(notin,{1,5})``.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Condition:
     values: frozenset[int] = frozenset()
 
     def of(self, left: Expression) -> Expression:
-        """That an expression meets it."""
+        """The expression that another expression meets it."""
         if self.right is not None:
             return call(self.operator, left, self.right)
         if self.bounds is not None:
@@ -347,7 +347,7 @@ class Relations:
         return found
 
     def _walk_sum(self, columns: Columns, offset: int, condition: Condition, name: str) -> None:
-        """That a sum meets a condition which is no bound, by a walk over what is added so far."""
+        """Add that a sum meets a condition that is no bound, by a walk over partial sums."""
         met = Condition("ne", constant(0)) if condition.right is not None else condition
         template = met.of(variable(0))
 

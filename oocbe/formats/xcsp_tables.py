@@ -28,7 +28,7 @@ from oocbe.model.compact_problem import ANY
 from oocbe.runtime.deadline import check_deadline
 
 STAR = np.iinfo(np.int64).min
-"""What a star is read as: an integer that no domain has."""
+"""The integer for a star: in no domain."""
 
 MOST_ROWS = 2**20
 """Rows at most that the ranges of one table stand for."""
@@ -69,7 +69,7 @@ def _brackets_alternate(text: bytes, arity: int) -> bool:
 
 
 def _tuple_error(element: Element, text: bytes, arity: int) -> FormatError:
-    """What is wrong with the first tuple that is no tuple."""
+    """Description of the first malformed tuple."""
     place = 0
     for match in _TUPLE.finditer(text):
         between = text[place : match.start()].strip()
@@ -195,7 +195,7 @@ def _rows_of_tuple(element: Element, cells: Sequence[str], domains: Sequence[Int
 
 
 def _condition(element: Element, cell: str, column: int, count: int) -> Expression | None:
-    """What a cell demands of its column, a variable of that index; None for a star."""
+    """Condition of a cell on its column, a variable of that index; None for a star."""
     if cell == "*":
         return None
     own = variable(column)

@@ -20,7 +20,7 @@ from oocbe.formats.xcsp_variables import read_range
 from oocbe.formats.xml import Element
 
 MOST_VERTICES = 100
-"""Of a circuit: each two of them have a relation over two places and a successor."""
+"""Most vertices of a circuit: each two of them get a relation over two places and a successor."""
 
 
 def _circuit(reading: Reading) -> None:
@@ -182,4 +182,4 @@ READERS: dict[str, Callable[[Reading], None]] = {
     "precedence": _precedence,
     "circuit": _circuit,
 }
-"""What reads each constraint."""
+"""Reader of each constraint."""

@@ -31,7 +31,7 @@ _BEFORE_ROOT = re.compile(
     rb"(?:\[(?>[^<\]]+|<!--.*?-->|<!(?:ELEMENT|ATTLIST)\s[^<>]*>)*+\]\s*)?>",
     re.DOTALL,
 )
-"""What may be before the root element up to a document type that declares elements and attributes only."""
+"""The text before the root element, up to a document type that declares only elements and attributes."""
 
 _ENTITY = re.compile(rb"&([^;\s]{0,40};?)")
 _KNOWN = {b"lt;": b"<", b"gt;": b">", b"amp;": b"&", b"quot;": b'"', b"apos;": b"'"}

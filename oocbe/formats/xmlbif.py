@@ -120,7 +120,7 @@ def _definition(element: Element, variables: list[Variable], index: dict[str, in
 
 
 def word_of(element: Element) -> str:
-    """What an element says, in one line."""
+    """Text of an element, in one line."""
     return " ".join(element.text.decode("utf-8", "replace").split())
 
 
@@ -183,7 +183,7 @@ def parse_xdsl_root(text: Text, root: Element) -> Problem:
 
 
 def _is_by_agrum(root: Element) -> bool:
-    """Whether a file says that pyAgrum wrote it."""
+    """Whether a file names pyAgrum as its writer."""
     extensions = root.child("extensions")
     genie = None if extensions is None else extensions.child("genie")
     return genie is not None and genie.attributes.get("app", "").startswith("aGrUM")
@@ -204,7 +204,7 @@ def _state_variable(node: Element) -> Variable:
 def _function(
     node: Element, child: int, variables: Sequence[Variable], index: Mapping[str, int], backwards: bool
 ) -> Function:
-    """What is probable for a node given its parents."""
+    """Conditional probabilities of a node given its parents."""
     check_deadline()
     name = variables[child].name
     wanted = "probabilities" if node.tag == "cpt" else "resultingstates"

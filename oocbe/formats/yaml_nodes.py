@@ -24,7 +24,7 @@ LOOK_STEP = 1 << 10
 """Events after which reading looks whether the time limit has come."""
 
 Scalar = str | int | float | bool | None
-"""What a plain value may be."""
+"""Types of a plain value."""
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class Node:
         return FormatError(self.file.path, self.line, message)
 
     def shown(self) -> str:
-        """What it is, for a message."""
+        """Its kind, for messages."""
         if self.kind != "value":
             return f"a {self.kind}"
         return shown(self.text)
@@ -186,7 +186,7 @@ def _refuse_names(file: Text, line: int, event: Any, kind: str) -> None:
 
 @lru_cache(maxsize=1 << 12)
 def resolved(text: str) -> Scalar:
-    """What YAML 1.1 makes of a text without quotes; a date or the like stays a text."""
+    """Value of a text without quotes by YAML 1.1; dates and the like stay texts."""
     import yaml
 
     resolver = yaml.SafeLoader("")

@@ -226,7 +226,7 @@ class RowLists:
 
     @cached_property
     def _group(self) -> NDArray[np.int32]:
-        """Of each row, the number of its group in its clique."""
+        """Number of each row's group in its clique."""
         sizes = [np.diff(rows.groups) for rows in self._tree.rows]
         return np.concatenate([np.repeat(np.arange(len(own), dtype=np.int32), own) for own in sizes])
 

@@ -54,7 +54,7 @@ class CompiledTree:
 
     @cached_property
     def variable_start(self) -> NDArray[np.int64]:
-        """Where the message rows of each variable's values begin, and where all end: int64 (variables + 1,)."""
+        """Start of the message rows of each variable's values, then the end of all: int64 (variables + 1,)."""
         sizes = np.array([0, *self.problem.sizes], dtype=np.int64)
         starts: NDArray[np.int64] = self.arrays.message_start[-1] + np.cumsum(sizes)
         return starts
@@ -67,7 +67,7 @@ class CompiledTree:
 
     @cached_property
     def input_start(self) -> NDArray[np.int64]:
-        """Where the message rows of each input begin, and where all messages end: int64 (inputs + 1,)."""
+        """Start of the message rows of each input, then the end of all messages: int64 (inputs + 1,)."""
         counts = np.array([0, *self.input_rows], dtype=np.int64)
         starts: NDArray[np.int64] = self.variable_start[-1] + np.cumsum(counts)
         return starts

@@ -1,4 +1,4 @@
-"""What a file asks of a count beside its constraints: weights of values, and a projection on some variables.
+"""The question of a counting file beside its constraints: weights of values, and a projection on some variables.
 
 A weighted count adds up, over all feasible assignments, the product of the weights of their values. A projected count
 has a term for each assignment of the shown variables that some values of the others complete; the weights of these

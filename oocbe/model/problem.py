@@ -152,7 +152,7 @@ class Problem(Shown, FileNotes):
 
     @cached_property
     def value_step(self) -> int:
-        """Of integers: greatest common divisor of the differences between values of one function; 0 without any."""
+        """Greatest common divisor of the differences between integer values of one function; 0 without any."""
         return step_of(self.functions, self.extremes)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What all verbs share: limits, the seconds of reading, and the exception after Ctrl-C, with the result so far."""
+"""Common parts of all verbs: limits, the time of reading, and the exception after Ctrl-C with the partial result."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ PROGRESS = 1e-9
 """Default least improvement of a real bound, relative to its size (or to 1); smaller improvements do not count."""
 
 FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "interrupted"
-"""How a propagation ended."""
+"""Status of a propagation."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,4 +29,4 @@ class Advance:
 
 
 advance = Advance()
-"""Of this process."""
+"""The one instance of this process."""

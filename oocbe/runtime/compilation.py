@@ -53,7 +53,7 @@ class Compilation:
 
 
 compilation = Compilation()
-"""Of this process."""
+"""The one instance of this process."""
 
 
 class Stopwatch:

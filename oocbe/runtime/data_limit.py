@@ -138,4 +138,4 @@ class DataLimit:
 
 
 data_limit = DataLimit()
-"""Of this process."""
+"""The one instance of this process."""

@@ -156,7 +156,7 @@ class Portfolio:
 
     @property
     def shares(self) -> tuple[SolverShare, ...]:
-        """What each solver that ran took and gained."""
+        """Time and gain of each solver that ran."""
         solvers = {name: member.solver for name, member in self.members.items() if member.solver.steps}
         distance = self._known.distance
         whole = sum(one.closed for one in solvers.values()) + (float(distance) if distance < math.inf else 0.0)

@@ -146,7 +146,7 @@ URGENT_WEIGHT = 1000
 
 @dataclass(frozen=True)
 class Spot5Settings:
-    """What a day looks like.
+    """Parameters of a day.
 
     Attributes
     ----------

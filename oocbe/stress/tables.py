@@ -39,7 +39,7 @@ MOST_GROUPS, MOST_SCATTERED = 1 << 46, 1 << 31
 
 @dataclass(frozen=True)
 class SyntheticTable:
-    """What a synthetic table is made of.
+    """Parameters of a synthetic table.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class SyntheticTable:
     def some_chunks(
         self, begin: int, end: int, chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Those of :meth:`chunks` from number ``begin`` up to ``end``, which is left out."""
+        """Chunks of :meth:`chunks` with numbers from ``begin`` to before ``end``."""
         rows, threads = self.rows_made, thread_count()
         chunks = self.chunk_count(chunk_rows)
         for first in range(begin, end, threads):
@@ -167,13 +167,13 @@ class SyntheticTable:
         return field_rows(self.layout, (self.own, "e", *self.layout.scope[2:]))
 
     def first_row(self, rank: int) -> int:
-        """Of a sorted table: the first row of the group of a rank; all rows for the one behind the last."""
+        """First row of the group of a rank in a sorted table; the number of rows for the rank behind the last."""
         number = int(np.searchsorted(self.classes[:, 0], rank, side="right")) - 1
         first, count, before = self.classes[number].tolist()
         return int((before + (rank - first) * count) * (self.domain // 2))
 
     def rank_from(self, row: int) -> int:
-        """Of a sorted table: the first rank none of whose rows is before a row; all groups for one behind the last."""
+        """First rank of a sorted table without a row before a given row; the number of groups behind the last row."""
         pair = -(-row // (self.domain // 2))
         number = int(np.searchsorted(self.classes[:, 2], pair, side="right")) - 1
         first, count, before = self.classes[number].tolist()

@@ -20,7 +20,7 @@ VALUES = "value"
 
 
 class ColumnSettings(TypedDict, total=False):
-    """How columns become a table; see :meth:`oocbe.Table.from_arrow`."""
+    """Settings for making a table of columns; see :meth:`oocbe.Table.from_arrow`."""
 
     scope: Sequence[str] | None
     domains: Domains | None

@@ -41,7 +41,7 @@ CODEC_SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class FolderSettings(TypedDict, total=False):
-    """How a folder is written.
+    """Settings for writing a folder.
 
     budget : counts the bytes written and may refuse them; an unfinished table is returned to it. Tables of a scratch
         budget are not synchronised. None: limited by the disk only.

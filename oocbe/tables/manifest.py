@@ -52,7 +52,7 @@ LARGEST_MANIFEST = 1 << 28
 
 
 class FileRecord(NamedTuple):
-    """What a file must be: its bytes and their CRC-32."""
+    """Expected content of a file: its number of bytes and their CRC-32."""
 
     size: int
     checksum: int
@@ -195,7 +195,7 @@ class Manifest:
         return parent in self._inside
 
     def read_file(self, folder: Place, name: str) -> bytes:
-        """Content of a listed file, checked; no more memory is taken than its record says.
+        """Content of a listed file, checked; reading takes no more memory than its record's size.
 
         Raises
         ------

@@ -348,7 +348,7 @@ class ChunkFiles:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the words."""
+        """Type of the words."""
         return np.dtype(np.uint64)
 
     @property

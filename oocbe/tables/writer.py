@@ -44,7 +44,7 @@ early."""
 
 
 class RowSettings(FolderSettings, total=False):
-    """How a table of rows is written.
+    """Settings for writing a table of rows.
 
     chunk_rows : rows of each chunk but the last.
     codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a variable.
@@ -59,7 +59,7 @@ class RowSettings(FolderSettings, total=False):
 
 
 class CellSettings(FolderSettings, total=False):
-    """How a complete table is written; ``chunk_cells`` : cells of each chunk but the last."""
+    """Settings for writing a complete table; ``chunk_cells`` : cells of each chunk but the last."""
 
     chunk_cells: int
 

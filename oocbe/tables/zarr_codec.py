@@ -42,7 +42,7 @@ class PackedCodec(ArrayBytesCodec):  # type: ignore[misc]
         return cls()
 
     def to_dict(self) -> dict[str, Any]:
-        """What an array's metadata say of it."""
+        """The codec's entry in an array's metadata."""
         return {"name": CODEC_NAME}
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:

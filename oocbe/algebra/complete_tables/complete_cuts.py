@@ -26,7 +26,7 @@ INPUT_COPIES, RESULT_COPIES = 2, 3
 
 @dataclass(frozen=True)
 class CellRoom:
-    """How large a piece may be.
+    """Limits on the size of a piece.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class CellRoom:
 
 @dataclass(frozen=True)
 class CompleteCuts:
-    """How a bucket is cut.
+    """Cut of a bucket into pieces.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ class ResultRows(NamedTuple):
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Where an operator out of core works: kernels, space, each stream's buffers, and the settings it was made of."""
+    """Resources of an operator out of core: kernels, space, each stream's buffers, and its settings."""
 
     kernels: Backend
     space: MemoryPlan
@@ -272,7 +272,7 @@ class OperationPiece:
 
     @property
     def nbytes(self) -> int:
-        """What the inputs take, reserved while the piece is at work."""
+        """Bytes of the inputs, reserved while the piece is processed."""
         share = tuning().operator_input_share if self.operation.joins else 1.0
         return sum(int(ordered.rows * ordered.cost * share) for ordered in self.inputs)
 

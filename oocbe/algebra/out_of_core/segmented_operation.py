@@ -119,7 +119,7 @@ class SentInput:
         return found
 
     def ordered(self, ranges: Sequence[tuple[StoredRows, int, int]]) -> JoinInput:
-        """Those rows as an input."""
+        """The rows as an input."""
         slices = [OrderedSlice(rows, low, high, self.cut) for rows, low, high in ranges if low < high]
         source = slices[0] if len(slices) == 1 else LaidEndToEnd(slices)
         return JoinInput(source, self.scope, self.common, self.cost)

@@ -138,7 +138,7 @@ class _Weights:
 
     @property
     def modulus(self) -> int:
-        """Of residues; numbers from half of it on are negative."""
+        """Modulus of the residues; residues of at least half of it are negative numbers."""
         return 1 << LIMB_BITS * (self.most_limbs or 1)
 
     def tables(self, prepared: Prepared) -> Iterator[ScopedTable]:

@@ -84,7 +84,7 @@ class Message:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
+        """Type of the values."""
         return self._source.dtype
 
     @property

@@ -61,7 +61,7 @@ class BucketJoin:
 
     @property
     def schema(self) -> Schema:
-        """Of the join's result."""
+        """Type of the values of the join's result."""
         return Schema(self.scope.layout, np.dtype(self.dtype), self.semiring)
 
     def head(self) -> Table:

@@ -98,7 +98,7 @@ def _bits(limit: int) -> int:
 
 @dataclass(frozen=True)
 class Consumption:
-    """How the linear constraints of a problem are carried in keys.
+    """Layout of a problem's linear constraints in keys.
 
     Attributes
     ----------

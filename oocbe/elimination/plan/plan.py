@@ -93,7 +93,7 @@ class Plan(PlanPictures):
 
     @cached_property
     def on_workers(self) -> Simulated | None:
-        """What the workers asked for would take, by a scheduling model; None where nothing is shared out to them."""
+        """Predicted time of the requested workers, by a scheduling model; None if they get no bucket."""
         shared = any(b.passage.strategy.why_pieces is WhyPieces.WORKERS for b in self.buckets)
         return simulate_plan(self.buckets, self.workers) if shared and self.workers is not None else None
 
@@ -300,7 +300,7 @@ def thorough_orders(
 
 
 def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> float:
-    """What a joined cell of complete tables costs, in rows; errors of values as above."""
+    """Cost of a joined cell of complete tables, in rows; errors of values as above."""
     tables = supported_representations(problem, semiring, value_dtype(problem, semiring), options.tables)
     return order_cell_work(speed_of(options.backend), tables)
 
@@ -409,7 +409,7 @@ def disk_available(options: SolveOptions) -> int:
 
 
 def _forecasts(problem: Problem, choice: OrderChoice, dtype: np.dtype[Any]) -> list[MessageForecast]:
-    """What an order's predictions say of each message."""
+    """Predictions of each message of an order."""
     position = {v: place for place, v in enumerate(choice.order)}
     sizes, bits = problem.sizes, [bits_for(size) for size in problem.sizes]
     messages = []

@@ -83,7 +83,7 @@ class PlannedBucket:
 
 
 class PlanPictures(Shown):
-    """What notebooks show of a plan; attributes as in :class:`oocbe.elimination.plan.plan.Plan`."""
+    """Display of a plan in notebooks; attributes as in :class:`oocbe.elimination.plan.plan.Plan`."""
 
     problem: Problem
     buckets: tuple[PlannedBucket, ...]
@@ -103,7 +103,7 @@ class PlanPictures(Shown):
 
     @property
     def headline(self) -> str:
-        """What a solve does, a sentence."""
+        """One sentence about what a solve does."""
         if self.is_bounded:
             return self.bounds
         way = "elimination of all buckets in one loop" if self.loop_seconds else "elimination"
@@ -174,7 +174,7 @@ efficiency hardly depends on it; predicted seconds do."""
 
 
 def simulate_plan(buckets: Sequence[PlannedBucket], workers: int) -> Simulated:
-    """What the scheduling model says of a plan: buckets one after the other, the large ones shared out.
+    """Prediction of the scheduling model for a plan: buckets one after the other, the large ones shared out.
 
     Buckets that are not shared out are one worker's, as all that comes before the first is; what a search with bounds
     leaves of the rows is not known.

@@ -200,9 +200,9 @@ def _forbidden(
     alone: Values,
     least: Values,
 ) -> dict[int, NDArray[np.bool_]]:
-    """Of functions, by their identity, the rows that no optimal assignment needs; where there are any.
+    """Rows of functions that no optimal assignment needs, by the function's identity; functions with such rows only.
 
-    least : of each variable, what functions of it alone say to the best of its harmless values; far beyond all
+    least : least sum of unary costs over the harmless values of each variable; far beyond all
         penalties where it has none.
     """
     found: dict[int, NDArray[np.bool_]] = {}

@@ -143,7 +143,7 @@ class Prepared:
 
     @cached_property
     def _consumption_name(self) -> str:
-        """What the field of the consumption is called: a name that no variable has."""
+        """Name of the consumption's field: the name of no variable."""
         taken = {v.name for v in self.problem.variables}
         return next(name for name in ("consumption" + "'" * i for i in count()) if name not in taken)
 

@@ -69,7 +69,7 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
 
 
 def weight_factor(semiring: Semiring, temperature: float) -> float:
-    """What values, or the logarithms of factors, are multiplied by to be logarithms of weights."""
+    """Multiplier that turns values, or logarithms of factors, into logarithms of weights."""
     if semiring.counts:
         return 0.0
     is_cost = semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN

@@ -90,7 +90,7 @@ class Run:
         return MessageStore(self.memory, options.workdir, options.chunk_rows, max_disk=options.max_disk)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
-        """How this attempt was given up by a run before this one, or None."""
+        """Reason why an earlier run gave up this attempt, or None."""
         return None
 
     def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
@@ -158,7 +158,7 @@ class DurableRun(Run):
         self._directory.keep("known", {"identity": self._identity, "known": content})
 
     def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
-        """Give the attempt a key that says what its messages depend on.
+        """Set the attempt's key, made of everything that its messages depend on.
 
         That is the problem (what bounds left of it, and the threshold, which is its upper bound), the order and
         dominance, but not the bound that rows were held against: a message holds all rows that can be part of something
@@ -179,7 +179,7 @@ class DurableRun(Run):
         return MessageStore(self.memory, chunk_rows=rows, checkpoint=checkpoint)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
-        """How this attempt was given up by a run before this one, as the run directory has it, or None."""
+        """Reason in the run directory why an earlier run gave up this attempt, or None."""
         for attempt in self._ended:
             if (attempt["order"], attempt["cap"]) == (self._key, cap):
                 if "resources" in attempt:

@@ -1,6 +1,6 @@
 """The run directory: what of a run is on disk, so that a killed one can be resumed (``--workdir``, ``--resume``).
 
-    lock             held while a process works there; says which one
+    lock             held while a process works there; names the process
     run.json         format version, problem digest, options that change the result, the orders of the race
     race.json        which orders were given up, at which row cap
     known.json       with bounds: the proven bound and the best assignment so far
@@ -123,7 +123,7 @@ class RunDirectory:
         return identity
 
     def read(self) -> dict[str, Any] | None:
-        """What ``run.json`` holds; None where there is no run.
+        """Content of ``run.json``; None without a run.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class RunDirectory:
             raise self.budget.failure(error, str(path), len(data)) from None
 
     def order_folder(self, key: str) -> Path:
-        """Where the messages of an order go."""
+        """Folder of the messages of an order."""
         return self.path / f"{ORDER_PREFIX}{key}"
 
     def remove_orders(self, but: str | None = None) -> None:

@@ -140,7 +140,7 @@ class Compiler:
 
 
 compiler = Compiler()
-"""Of this process."""
+"""The one instance of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=compiler.forget)

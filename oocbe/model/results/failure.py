@@ -31,7 +31,7 @@ class Failure:
     exit_code: int
 
     def to_json(self) -> dict[str, object]:
-        """As JSON types."""
+        """The failure in JSON types."""
         return {"type": self.kind, "message": self.message, "exit_code": self.exit_code}
 
 

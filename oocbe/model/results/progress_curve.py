@@ -14,7 +14,7 @@ class KnownAt(NamedTuple):
 
 
 class SolverShare(NamedTuple):
-    """What one solver of a search with bounds took and gained.
+    """Time and gain of one solver of a search with bounds.
 
     Attributes
     ----------

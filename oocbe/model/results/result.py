@@ -118,7 +118,7 @@ class Result(Answer, Shown):
         return None if self.bound is None else abs(self.value - self.bound)
 
     def facts(self) -> list[tuple[str, object]]:
-        """What the command line prints, as pairs of name and content; the time as seconds by phase."""
+        """The lines of the command line, as pairs of name and content; the time as seconds by phase."""
         value_name = {"optimal": "optimum", "exact": "value"}.get(self.status, "best value")
         return [
             ("problem", self.problem),

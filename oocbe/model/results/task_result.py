@@ -158,7 +158,7 @@ class TaskResult(Answer, Framed, Shown):
         yield from zip(("variable", "label", what), map(list, zip(*cells, strict=True)), strict=True)
 
     def facts(self) -> list[tuple[str, object]]:
-        """What the command line prints before the answers, as pairs of name and content; the time by phase."""
+        """The lines of the command line before the answers, as pairs of name and content; the time by phase."""
         from oocbe.runtime.pictures.html import first_pairs
 
         return [

@@ -117,7 +117,7 @@ def parse_number(name: str, value: object) -> int | float:
 
 @dataclass(frozen=True)
 class Gap:
-    """How far apart bound and incumbent may stay: a difference, or a part of the incumbent's size.
+    """Allowed gap between bound and incumbent: a difference, or a part of the incumbent's size.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ def parse_count(name: str, value: object) -> int:
 
 
 WORKERS = re.compile(r"(?:(cpus|gpus):)?([1-9][0-9]{0,4})|(gpus)")
-"""How workers of this host are asked for."""
+"""The two forms of an option for workers of this host."""
 
 
 def parse_workers(name: str, value: object) -> str | None:

@@ -196,7 +196,7 @@ class SolveOptions:
 
     @property
     def worker_count(self) -> int | None:
-        """How many workers are asked for; None where none are, or as many as there are GPUs or a cluster has."""
+        """Requested number of workers; None without workers, or if GPUs or a cluster decide it."""
         found = WORKERS.fullmatch(self.workers or "")
         return int(found[2]) if found is not None and found[2] else None
 

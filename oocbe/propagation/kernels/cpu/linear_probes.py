@@ -35,7 +35,7 @@ class Probes(NamedTuple):
 
 
 class Activities(NamedTuple):
-    """What rows of integers add up to with the bounds that probes begin with; float64.
+    """Activities of rows of integers with the bounds before any probe; float64.
 
     low, high : (rows,), least and most; no number in ``low`` for other rows, and where sums reach 2^53 or have no end.
     widest : (rows,), by how much a term varies at most. coefficients : (entries,), those of ``LinearRows.rows_of``.
@@ -48,7 +48,7 @@ class Activities(NamedTuple):
 
 
 class ProbeState(NamedTuple):
-    """What a probe has changed, and rows that wait.
+    """Changes of a probe, and the queue of rows.
 
     lower, upper : float64 (variables,), bounds. low, high : float64 (rows,), activities.
     queue : int64 (rows + 1,), a ring. is_queued : uint8 (rows,). variables, rows : int64, those that were touched.
@@ -82,7 +82,7 @@ def coefficients_of_uses(rows: Any) -> Any:
 
 @jit
 def activities_of(rows: Any, lower: Any, upper: Any, coefficients: Any) -> Any:
-    """What rows add up to with some bounds: :class:`Activities`.
+    """Activities of rows with some bounds: :class:`Activities`.
 
     rows : :class:`~oocbe.propagation.kernels.cpu.linear_rows.LinearRows`. lower, upper : float64 (variables,).
     coefficients : :func:`coefficients_of_uses`.

@@ -21,7 +21,7 @@ import numpy as np
 from oocbe.kernels.cpu.jit import borrowing, helper, inline, jit
 
 HALF_UNIT = 2.0**-53
-"""How far a rounded result is off at most, in parts of it."""
+"""Largest relative error of a rounded result."""
 
 EXACT_LIMIT = 2.0**53
 """Integers below it are doubles."""
@@ -67,7 +67,7 @@ class LinearRows(NamedTuple):
 
 
 class Rounding(NamedTuple):
-    """How new bounds are taken.
+    """Rules for accepting new bounds.
 
     outward : whether they are moved outwards by the rounding error. tolerance : what integers may be off, and bounds
     may cross, where they are not. progress : by what part a real bound must get better, of itself or of 1.
@@ -79,7 +79,7 @@ class Rounding(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a round found besides bounds; int64 (1,) each.
+    """Results of a round besides the bounds; int64 (1,) each.
 
     row, variable : that show infeasibility; -1 where there is none. inexact : 1 where sums of integers reached 2^53.
     """

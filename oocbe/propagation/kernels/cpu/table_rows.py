@@ -104,7 +104,7 @@ def scan_table(
 def count_forbidden(
     codes: Any, rows: Any, count: Any, is_whole: Any, offsets: Any, sizes: Any, alive: Any, counts: Any, stop: Any
 ) -> Any:
-    """How many forbidden rows that are still possible have each value; returns how many rows are left.
+    """Count the remaining forbidden rows with each value; return the number of remaining rows.
 
     counts : int64, one a value of all domains; those of the scope are overwritten. Others as for :func:`scan_table`.
     """

@@ -45,20 +45,20 @@ LARGEST_DOMAIN = 1 << 16
 """Values of a variable at most: a block holds four bits for each in shared memory."""
 
 NONE = (1 << 64) - 1
-"""Where nothing failed."""
+"""The result of a launch without a failure."""
 
 PATIENCE = 1 << 12
 """Looks for an answer, some tenths of a millisecond, before the host waits for the device."""
 
 CODE_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
-"""What codes are compiled as, by their bytes."""
+"""C types of codes, by their number of bytes."""
 
 DeviceCodes = Any
 """Codes of one table on the device, (columns, rows filled up), one column after the other."""
 
 
 class ScanAnswer(NamedTuple):
-    """What a call found.
+    """Results of a call.
 
     lost : variables that lost values, in any order. failed_table : the first table without a row left, or None.
     failed_variable : the first variable without a value left where all tables have rows, or None. is_over : whether no

@@ -34,7 +34,7 @@ WAITING_BYTES = 12
 """Bytes that a block has for a row: the probes that it waits for, and places in two queues."""
 
 SHARE_OF_MEMORY = 2
-"""What all groups of a launch know takes at most this part of the memory that is free."""
+"""Largest part of the free memory for the state of all groups of a launch."""
 
 
 class _Root(NamedTuple):

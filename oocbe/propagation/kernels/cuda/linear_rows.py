@@ -57,12 +57,12 @@ DeviceArray = Any
 """An array in the device's memory."""
 
 INTEGER = np.uint32(1 << 31)
-"""What is added to the column of an integer variable."""
+"""The bit that marks the column of an integer variable."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """Where rounds ended.
+    """State after the last round.
 
     Attributes
     ----------
