@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -311,6 +312,27 @@ def test_the_plan_of_a_count_of_clauses_is_that_of_the_preprocessed_clauses(tmp_
     tune(counted_rows=0.0)
     assert "a search counts" in oocbe.plan(problem, task="count").propagation
     assert "counted by a search" in oocbe.count(problem).notes[0]
+
+
+@pytest.mark.parametrize(
+    "question", ["c t wmc\nc p weight 3 2/3 0\nc p weight -3 4 0", "c t pmc\nc p show 1 4 7 10 0", "c ind 2 3 5 8 9 0"]
+)
+@pytest.mark.parametrize("options", [{}, {"tables": "incomplete"}, {"tables": "incomplete", "float_counts": True}])
+def test_the_plan_of_a_weighted_or_projected_count_is_of_what_counts(tmp_path, question, options):
+    """Clauses are searched; with a form of tables, hidden variables are the first of the elimination."""
+    random = np.random.default_rng(6)
+    clauses = [(random.choice(12, 3, replace=False) + 1) * random.choice((-1, 1), 3) for _ in range(24)]
+    lines = [" ".join(map(str, (*clause.tolist(), 0))) for clause in clauses]
+    (tmp_path / "asked.cnf").write_text("\n".join([f"p cnf 12 {len(lines)}", question, *lines]) + "\n")
+    problem = oocbe.read(tmp_path / "asked.cnf")
+    plan, found = (f(problem, order_seconds=0.0, **options) for f in (partial(oocbe.plan, task="count"), oocbe.count))
+    assert found.value > 0
+    if options:
+        assert (plan.order, plan.width) == (found.order, found.width)
+        assert "search" not in plan.propagation
+    else:
+        assert "a search counts" in plan.propagation
+        assert plan.presolve[-1] == found.presolve[-1]
 
 
 def test_the_plan_of_mpe_is_one_in_logarithms_and_unknown_tasks_are_refused():

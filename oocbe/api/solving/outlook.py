@@ -11,10 +11,11 @@ from oocbe.api.tasks.at_once import problem_at_once
 from oocbe.api.tasks.clause_count import clauses_left
 from oocbe.api.tasks.questions import check_task, problem_of_task
 from oocbe.api.tasks.tables import keeping_rows
+from oocbe.api.tasks.weighted_count import ScaledWeights, asks_weights, forbid_zero_weights, tables_of_count
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
-from oocbe.elimination.plan.plan import Plan, make_plan
+from oocbe.elimination.plan.plan import Plan, make_plan, plan_of
 from oocbe.elimination.preparation.logarithms import Logarithms, in_logarithms
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.reformulation import Negation, Stack
@@ -77,18 +78,24 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
     if task == "optimum":
         return plan_solve(problem, options)
     check_task(task, temperature)
-    problem.refuse_question(f"the task {task}")
+    is_weighted = asks_weights(task, problem, options)
     whole = reduce_arity(problem.in_semiring(options.semiring or problem.semiring))
     if task == "mpe":
         return plan_solve(in_logarithms(whole.in_semiring(MAX_PRODUCT)), replace(options, semiring=None))
     if (narrow := problem_at_once(task, whole, options, temperature)) is not None:
         return narrow_plan(narrow, options)
-    if task == "count" and (left := clauses_left(whole, options, PREPARATION_SECONDS)) and left[0].variables:
-        target = problem_of_task(task, left[0], temperature)
-        plan = make_plan(target, keeping_rows(options, target))
-        is_searched = plan.choice.cost() > tuning().counted_rows
-        note = "a search counts, instead of this elimination" if is_searched else ""
-        return replace(plan, propagation=note, presolve=(left[1],))
+    if is_weighted:
+        whole = forbid_zero_weights(whole)
+    weights = ScaledWeights.of(Stack(whole, keeps_counts=True)) if is_weighted else None
+    if task == "count" and not options.float_counts:
+        asked = () if weights is None else (weights.values, weights.hidden)
+        left = clauses_left(whole, options, PREPARATION_SECONDS, *asked)
+        if left is not None and left[0].variables:
+            target = problem_of_task(task, left[0], temperature)
+            plan = make_plan(target, keeping_rows(options, target))
+            is_searched = is_weighted or plan.choice.cost() > tuning().counted_rows
+            note = "a search counts, instead of this elimination" if is_searched else ""
+            return replace(plan, propagation=note, presolve=(left[1],))
     preparation = _Preparation(options)
     stack = preparation.presolved(whole, keeps_counts=True)
     about: dict[str, Any] = {
@@ -97,8 +104,13 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
     }
     if (narrow := problem_at_once(task, stack.problem, options, temperature)) is not None:
         return replace(narrow_plan(narrow, options), **about)
-    target = problem_of_task(task, stack.problem, temperature)
-    return replace(make_plan(target, keeping_rows(options, target)), **about)
+    if is_weighted:
+        target, orders = tables_of_count(stack.problem, ScaledWeights.of(stack), options)
+    else:
+        target, orders = problem_of_task(task, stack.problem, temperature), None
+    kept = keeping_rows(options, target)
+    plan = make_plan(target, kept) if orders is None else plan_of(target, orders(target, kept)[0], kept)
+    return replace(plan, **about)
 
 
 class _Preparation:

@@ -90,11 +90,17 @@ def count_clauses(
     )
 
 
-def clauses_left(problem: Problem, options: SolveOptions, seconds: float) -> tuple[Problem, PresolveStep] | None:
+def clauses_left(
+    problem: Problem,
+    options: SolveOptions,
+    seconds: float,
+    weights: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    hidden: Collection[int] = (),
+) -> tuple[Problem, PresolveStep] | None:
     """The problem after preprocessing, and the step of it; None where :func:`count_clauses` does not count."""
     if _is_excluded(options) or (formula := formula_of(what_forbids(problem))) is None:
         return None
-    left = presolve(formula, seconds).formula
+    left = presolve(_weighted(formula, weights, hidden), seconds).formula
     return problem_of(left, problem.name), _step(formula, left)
 
 

@@ -97,20 +97,18 @@ def answered(
     check_task(task, temperature)
     if k < 1:
         raise UsageError(f"k: {k} is not at least 1")
-    is_weighted = task == "count" and (problem.counting is not None or settings.float_counts)
-    if not is_weighted or problem.counting is None:
-        problem.refuse_question(f"the task {task}")
     from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best
     from oocbe.api.tasks import marginals as weights
     from oocbe.api.tasks.at_once import answered_at_once
     from oocbe.api.tasks.result import lifted, task_result
-    from oocbe.api.tasks.weighted_count import forbid_zero_weights, weighted_count
+    from oocbe.api.tasks.weighted_count import asks_weights, forbid_zero_weights, weighted_count
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.prepare import reduce_arity
     from oocbe.elimination.reformulation import Stack
     from oocbe.propagation.propagated import presolved
 
+    is_weighted = asks_weights(task, problem, settings)
     watch, before = Stopwatch(), read_by_workers()
     whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
     if is_weighted:

@@ -16,7 +16,7 @@ ones are then summed. So permitted orders have two blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -55,6 +55,19 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 
+def asks_weights(task: str, problem: Problem, options: SolveOptions) -> bool:
+    """Whether :func:`weighted_count` answers: a count of a file with a further question, or in floats.
+
+    Raises
+    ------
+    UnsupportedError : the file has a question that the task would leave out.
+    """
+    is_weighted = task == "count" and (problem.counting is not None or options.float_counts)
+    if not is_weighted or problem.counting is None:
+        problem.refuse_question(f"the task {task}")
+    return is_weighted
+
+
 def forbid_zero_weights(problem: Problem) -> Problem:
     """The problem without the values of shown variables that weigh 0.
 
@@ -83,7 +96,7 @@ def question_of(problem: Problem) -> CountQuestion:
 
 
 @dataclass(frozen=True)
-class _Weights:
+class ScaledWeights:
     """Scaled weights of a problem's shown variables.
 
     Attributes
@@ -99,7 +112,7 @@ class _Weights:
     most: int
 
     @classmethod
-    def of(cls, stack: Stack) -> _Weights:
+    def of(cls, stack: Stack) -> ScaledWeights:
         """Weights of the variables that are left by a stack; the scale includes those of fixed ones."""
         problem, original = stack.problem, stack.original
         question = question_of(original)
@@ -200,7 +213,7 @@ class _ExactForward(CountForward):
 
     maker = _ExactMaker
 
-    def __init__(self, weights: _Weights, prepared: Prepared, *rest: Any, **named: Any) -> None:
+    def __init__(self, weights: ScaledWeights, prepared: Prepared, *rest: Any, **named: Any) -> None:
         prepared.tables += weights.tables(prepared)
         super().__init__(prepared, *rest, **named)
         assert isinstance(self._maker, _ExactMaker)
@@ -222,7 +235,7 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
         :func:`oocbe.api.tasks.count.count`. UsageError : an order file without the hidden variables first.
     """
     problem, question = stack.problem, question_of(stack.original)
-    weights = _Weights.of(stack)
+    weights = ScaledWeights.of(stack)
     if not options.float_counts:
         counts = count_clauses(problem, options, None, weights.values, weights.hidden)
         if counts is not None:
@@ -230,15 +243,9 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
             notes = (*question.notes, *counts.notes)
             answer = exact if "w" in question.kind else int(exact)
             return replace(counts, value=answer, log10=None, kind=question.kind, notes=notes)
-    _refuse_carried(problem, weights.hidden)
-    counted = hard_part(problem)
-    settings: dict[str, Any] = {"carries": True, "orders": partial(_orders, weights.hidden) if weights.hidden else None}
-    if options.float_counts:
-        counted = replace(counted, functions=(*counted.functions, *weights.functions()))
-        settings["forward"] = _FloatForward
-    else:
-        counted = replace(counted, semiring=COUNTING)
-        settings["forward"] = partial(_ExactForward, weights)
+    counted, orders = tables_of_count(problem, weights, options)
+    forward = _FloatForward if options.float_counts else partial(_ExactForward, weights)
+    settings: dict[str, Any] = {"carries": True, "orders": orders, "forward": forward}
     with compute_tables(counted, options, observer, **settings) as tables:
         found, exponent = tables.outcome.value, tables.outcome.exponent
     more: dict[str, Any] = {"dtype": tables.prepared.dtype.name, "notes": question.notes, "kind": question.kind}
@@ -254,6 +261,24 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
         total -= weights.modulus * (total >= weights.modulus // 2)
     exact = weights.scale * total
     return finished("count", problem, tables, exact if "w" in question.kind else int(exact), **more)
+
+
+def tables_of_count(
+    problem: Problem, weights: ScaledWeights, options: SolveOptions
+) -> tuple[Problem, Callable[[Problem, SolveOptions], list[OrderChoice]] | None]:
+    """The problem whose tables give the count, and what finds its orders, the best first; None: all are permitted.
+
+    Raises
+    ------
+    UnsupportedError : a hidden variable in a linear constraint that rows carry.
+    """
+    _refuse_carried(problem, weights.hidden)
+    counted = hard_part(problem)
+    if options.float_counts:
+        counted = replace(counted, functions=(*counted.functions, *weights.functions()))
+    else:
+        counted = replace(counted, semiring=COUNTING)
+    return counted, partial(_orders, weights.hidden) if weights.hidden else None
 
 
 def _as_float(exact: Fraction, more: dict[str, Any]) -> tuple[float, dict[str, Any]]:
