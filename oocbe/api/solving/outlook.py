@@ -92,10 +92,10 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         left = clauses_left(whole, options, PREPARATION_SECONDS, *asked)
         if left is not None and left[0].variables:
             target = problem_of_task(task, left[0], temperature)
-            plan = make_plan(target, keeping_rows(options, target))
-            is_searched = is_weighted or plan.choice.cost() > tuning().counted_rows
-            note = "a search counts, instead of this elimination" if is_searched else ""
-            return replace(plan, propagation=note, presolve=(left[1],))
+            plan = replace(make_plan(target, keeping_rows(options, target)), presolve=(left[1],))
+            if is_weighted or plan.choice.cost() > tuning().counted_rows:
+                plan = replace(plan, bounds="a search with a cache of components counts", is_certain=False)
+            return plan
     preparation = _Preparation(options)
     stack = preparation.presolved(whole, keeps_counts=True)
     about: dict[str, Any] = {

@@ -67,7 +67,7 @@ class Plan(PlanPictures):
     problem : to be solved. semiring, dtype : of the messages' values.
     choice : the order and its heuristic.
     buckets : in elimination order.
-    bounds : a sentence about the bounds for pruning rows; empty if nothing is pruned.
+    bounds : a sentence about the bounds for pruning rows, or the search that comes first; empty if there is neither.
     memory : limit of messages in bytes. disk : limit of written bytes.
     is_certain : whether all predicted rows are computed: neither dominance nor bounds drop any, and the prediction
         includes every restrictive constraint, also those implied by eliminated variables.
