@@ -21,9 +21,10 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
 from oocbe.junction_trees.sweeping import blank, collect
-from oocbe.model.parts import Function
+from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.propagation.value_removal import remove_values
+from oocbe.runtime.deadline import looked
 from oocbe.runtime.framed import Framed
 
 
@@ -146,6 +147,55 @@ def marginal_map(
         original = left.variables[v]
         values[original] = int(left.kept[original][value])
     return values, found[1]
+
+
+SAME = 1e-13
+"""Difference of logarithms that is taken for rounding: a table of such values is a constant."""
+
+
+def summed_out(problem: Problem, order: Sequence[int]) -> Problem:
+    """The problem of the variables that are not in ``order``; each assignment weighs the sum over those in it.
+
+    problem : of the log-sum-exp semiring, without linear constraints. order : of elimination of some variables.
+
+    Raises
+    ------
+    TimeLimitError : the deadline passed.
+    """
+    sizes, position = problem.sizes, {v: place for place, v in enumerate(order)}
+    left = {v: number for number, v in enumerate(v for v in range(len(sizes)) if v not in position)}
+    waiting: list[list[tuple[tuple[int, ...], NDArray[np.float64]]]] = [[] for _ in order]
+    functions: list[Function] = []
+    constraints: list[Constraint] = []
+    constant = problem.constant
+
+    def send(scope: tuple[int, ...], logs: NDArray[np.float64]) -> None:
+        nonlocal constant
+        if first := [position[v] for v in scope if v in position]:
+            waiting[min(first)].append((scope, logs))
+        elif (least := float(logs.min())) > -math.inf and float(logs.max()) - least < SAME:
+            constant += least
+        else:
+            functions.append(Function.from_array([left[v] for v in scope], logs))
+
+    for part in looked([*problem.functions, *problem.constraints]):
+        if position.keys().isdisjoint(part.scope):
+            moved: Any = replace(part, scope=tuple(left[v] for v in part.scope))
+            (functions if isinstance(part, Function) else constraints).append(moved)
+            continue
+        values, feasible = part.to_array(sizes) if isinstance(part, Function) else (0.0, part.to_array(sizes))
+        send(part.scope, np.where(feasible, values, -math.inf))
+    for v, own in zip(looked(order), waiting, strict=True):
+        scope = (*sorted({u for members, _ in own for u in members} - {v}), v)
+        total = np.zeros([sizes[u] for u in scope])
+        for members, logs in own:
+            axes = sorted(range(len(members)), key=lambda axis: scope.index(members[axis]))
+            total += logs.transpose(axes).reshape([sizes[u] if u in members else 1 for u in scope])
+        send(scope[:-1], np.logaddexp.reduce(total, axis=-1))
+    variables = tuple(problem.variables[v] for v in left)
+    return replace(
+        problem, variables=variables, functions=tuple(functions), constraints=tuple(constraints), constant=constant
+    )
 
 
 LAST_FACTOR, LEAST_SCORE = 1e100, 2.0**-20

@@ -69,6 +69,20 @@ def test_small_networks_are_solved_exactly(task, seed):
     check(task, problem, result, query)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_values_of_many_variables_are_found_by_search_after_the_others_are_summed_out(monkeypatch, seed):
+    """The constrained order is wide, and the sums are small."""
+    random = np.random.default_rng(seed)
+    problem = random_product(random, variables=8, zeros=(0.0, 0.3)[seed % 2])
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "LEVELS", ())
+    monkeypatch.setattr(module, "marginal_map", _refused)
+    query = ("v6", "v0", "v3", "v5")
+    result = oocbe.anytime("MMAP", problem, query, time_limit=60)
+    assert result.status in ("exact", "infeasible")
+    check("MMAP", problem, result, query)
+
+
 @pytest.fixture
 def small_clusters(monkeypatch):
     """No exact attempt, and clusters of a few cells."""
@@ -76,6 +90,7 @@ def small_clusters(monkeypatch):
     monkeypatch.setattr(module, "ROWS_A_SECOND", -1.0)
     monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
     monkeypatch.setattr(module, "LEVELS", (0, 2))
+    monkeypatch.setattr(module, "SUMMED_CELLS", -1)
     monkeypatch.setattr(module, "marginal_map", _refused)
     monkeypatch.setattr(module, "_solve", _refused)
 

@@ -5,7 +5,7 @@
 | ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set; a search if factors of several variables only forbid | weighted mini-buckets, belief propagation |
 | ``MAR`` | marginal of each variable | elimination, in memory or out of core | belief propagation |
 | ``MAP`` | best assignment | the task ``mpe`` | its best assignment and bound |
-| ``MMAP`` | best values of query variables, the others summed out | elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
+| ``MMAP`` | best values of query variables, the others summed out | the others summed out, then as ``MAP``; elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
 
 Evidence and propagation come first: impossible values and rows are removed before the search for an order. A share of
 the time goes to join graphs (:mod:`oocbe.bounds.mini_buckets.log_join_graph`) with small clusters, so that an estimate
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.facade import load_problem, settings_from
+from oocbe.api.solving.solve import solve
 from oocbe.api.tasks.clause_count import count_clauses
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
@@ -40,17 +41,18 @@ from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
-from oocbe.junction_trees.explanations import constrained_order, marginal_map
+from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
 from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.run_verb import run_verb
+from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
-from oocbe.propagation.value_removal import remove_values
+from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline, check_deadline, current, suppressed_limit, unlimited
 from oocbe.runtime.interruption import listening
 
@@ -109,6 +111,10 @@ CELLS_A_SECOND = 3e7
 
 EXPLANATION_SECONDS, EXPLANATION_SHARE = 60.0, 0.5
 """Time limit of the search for a best assignment whose values of a query are weighed, in seconds and as a share."""
+
+SUMMED_CELLS = 1 << 22
+"""Cells of all clusters of the variables that are summed out, up to which they are, before the search for the others'
+best values."""
 
 ROUNDING = 1e-9
 """Relative rounding error of bounds."""
@@ -290,7 +296,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
                 return
 
     with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, FIRST_LEVELS):
+        for graph in _some(graphs, FIRST_LEVELS, best):
             refine(graph)
     if best.is_exact():
         return
@@ -443,6 +449,12 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     wanted = {place[v] for v in query if v in place}
     order = constrained_order(left.problem, last=wanted)
     separators = PrimalGraph(left.problem).separators(np.array(order, dtype=np.int64)).listed()
+    others = order[: len(order) - len(wanted)]
+    sizes = left.problem.sizes
+    cells = sum(math.prod(sizes[u] for u in (v, *s)) for v, s in zip(others, separators, strict=False))
+    if others and wanted and cells <= SUMMED_CELLS:
+        _explain_summed(left, summed_out(left.problem, others), sorted(wanted), options, best)
+        return
     memory = message_memory(options)
     graphs = _Graphs(left.problem, order, separators, memory, wanted)
 
@@ -470,7 +482,7 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
             best.exact(bound, "elimination in complete tables")
 
     with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, FIRST_LEVELS):
+        for graph in _some(graphs, FIRST_LEVELS, best):
             refine(graph)
     if best.is_exact():
         return
@@ -482,7 +494,7 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
                 weigh({v: explanation[v] for v in query}, "values of the best assignment found")
     with _attempt(best):
         if len(query) == len(problem.variables):
-            _solve(problem, options, best)
+            _solve(energies, options, best)
         else:
             found = marginal_map(energies, {}, {}, query, memory)
             assert found is not None  # the weight would be 0, and propagation or mini-buckets would have found it
@@ -494,16 +506,29 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
         refine(graph)
 
 
-def _solve(problem: Problem, options: SolveOptions, best: _Best) -> None:
+def _explain_summed(
+    left: ReducedProblem, summed: Problem, wanted: Sequence[int], options: SolveOptions, best: _Best
+) -> None:
+    """The best values of variables that are all of a problem, in which the others are summed out."""
+    given = dict(best.assignment or {})
+    try:
+        _explain(summed, range(len(wanted)), options, best)
+    finally:
+        found = {left.variables[v]: (best.assignment or {}).get(i, 0) for i, v in enumerate(wanted)}
+        best.assignment = {v: int(left.kept[v][found[v]]) if v in found else x for v, x in given.items()}
+
+
+def _solve(energies: Problem, options: SolveOptions, best: _Best) -> None:
     """The best assignment of all variables by elimination and search."""
-    result = answered("mpe", problem, options)
+    result = solve(replace(energies, semiring=MAX_SUM), replace(options, semiring=None))
     if result.bound is not None:
         best.bound(upper=result.bound)
     value = -math.inf if result.value is None else float(result.value)
     if result.assignment is not None and (best.value is None or value >= best.value):
-        best.assignment, best.value, best.method = dict(enumerate(result.assignment)), value, "search"
+        best.assignment = {v: result.assignment[v] for v in best.assignment or ()}
+        best.value, best.method = value, "search"
         best.bound(lower=value)
-    if result.status in ("exact", "infeasible"):
+    if result.status in ("optimal", "infeasible"):
         best.exact(value, "elimination and search")
 
 
@@ -574,10 +599,10 @@ class _Graphs(Iterator[LogJoinGraph]):
         return graph
 
 
-def _some(graphs: Iterator[LogJoinGraph], count: int) -> Iterator[LogJoinGraph]:
-    """The next few graphs; the others stay."""
+def _some(graphs: Iterator[LogJoinGraph], count: int, best: _Best | None = None) -> Iterator[LogJoinGraph]:
+    """The next few graphs, until the best answer is exact; the others stay."""
     for _ in range(count):
-        graph = next(graphs, None)
+        graph = None if best is not None and best.is_exact() else next(graphs, None)
         if graph is None:
             return
         yield graph
