@@ -10,7 +10,7 @@ cache. Two branches without models give a clause of earlier decisions, and the s
 The variable to decide has many clauses and recent conflicts, and is near the centre of a tree decomposition: removing
 a central bag leaves small components (Korhonen and Järvisalo 2021, *Integrating tree decompositions into decision
 heuristics of propositional model counters*). Variables that count are decided before the others; a component without
-them counts 1 as soon as it has a model.
+them counts 1 as soon as it has a model, which a search without components finds.
 
 Counts are residues modulo as many primes below 2**50 as the product of all variables' weights needs; the Chinese
 remainder theorem gives the count. Keys of components are exact, so no count depends on a hash.
@@ -58,7 +58,7 @@ PRIME_BITS = 49
 WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23)
 """Bases of the test for primes, certain below 3.8e18."""
 
-FIRST_LEARNED = 10_000
+FIRST_LEARNED = 2_000
 """Limit on learned clauses at the beginning."""
 
 FIRST_ENTRIES = 1 << 12
@@ -147,6 +147,7 @@ def _levels(formula: Formula, primes: int) -> Levels:
         ids=np.zeros(clauses, dtype=np.int32),
     )
     levels.variables[:n] = np.arange(n)
+    levels.has_shown[0] = formula.shown.any()
     levels.first_variable[1] = n
     return levels
 

@@ -153,6 +153,7 @@ def solver_of(formula: Formula, scores: NDArray[np.float64]) -> Solver | None:
         depth_score=scores,
         shown=formula.shown.astype(np.uint8),
         bump=np.ones(1),
+        saved=np.zeros(n, dtype=np.uint8),
     )
     watch_all(solver)
     for literal in units:

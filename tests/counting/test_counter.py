@@ -133,6 +133,23 @@ def test_a_small_cache_evicts(monkeypatch):
     assert small.decisions > expected.decisions
 
 
+@pytest.mark.parametrize("shown", [(), range(6)])
+def test_components_without_counted_variables_are_only_searched_for_a_model(shown):
+    """They are not split, so the cache has components of counted variables, and the first ones below these."""
+    r = random.Random(3)
+    clauses = [[2 * v + r.randrange(2) for v in r.sample(range(40), 3)] for _ in range(150)]
+    found = count_formula(Formula.of(40, clauses, shown), np.zeros(40), MEMORY)
+    assert found.value == len(
+        [
+            values
+            for values in itertools.product((0, 1), repeat=len(shown))
+            if searched(Formula.of(40, [*clauses, *([2 * v + 1 - x] for v, x in enumerate(values))], ())) == 1
+        ]
+    )
+    assert found.decisions > 5
+    assert found.entries <= 2 ** (len(shown) + 1) * bool(shown)
+
+
 def test_learned_clauses_are_deleted(monkeypatch):
     r = random.Random(2)
     formula = Formula.of(50, [[2 * v + r.randrange(2) for v in r.sample(range(50), 3)] for _ in range(190)])

@@ -151,6 +151,27 @@ def _cached(t: Any, cache: Any, hashed: Any, first: Any, end: Any) -> Any:
 
 
 @without_allocation
+def _keep_together(s: Any, t: Any, own: Any) -> Any:
+    """Make one component, without a key, of the unassigned variables of one of which no variable counts.
+
+    Only whether it has a model matters. Without any unassigned variables, the assignment is saved.
+    """
+    new = s.num[COMPONENTS]
+    end = t.first_variable[new]
+    for i in range(t.first_variable[own], t.first_variable[own + 1]):
+        if s.value[2 * t.variables[i]] == 0:
+            t.variables[end] = t.variables[i]
+            end += 1
+    if end == t.first_variable[new]:
+        for v in range(len(s.saved)):
+            s.saved[v] = s.value[2 * v] < 0
+        return
+    t.has_shown[new] = 0
+    t.first_variable[new + 1], t.first_word[new + 1] = end, t.first_word[new]
+    s.num[COMPONENTS] = new + 1
+
+
+@without_allocation
 def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
     """Split the component of the current level by its assignment.
 
@@ -162,6 +183,9 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
     count = t.count[level, t.branch[level]]
     own = t.component[level]
     t.base[level] = num[COMPONENTS]
+    if not t.has_shown[own]:
+        _keep_together(s, t, own)
+        return
     num[STAMP] += 1
     bits = 16 if max(len(s.shown), len(s.satisfied)) <= 1 << 16 else 32
     for i in range(t.first_variable[own], t.first_variable[own + 1]):
@@ -208,9 +232,11 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
 
 @without_allocation
 def store(s: Any, t: Any, cache: Any, component: Any, count: Any) -> Any:
-    """Add a component's count to the cache."""
+    """Add a component's count to the cache, if the component has a key."""
     e = s.num[ENTRIES]
     first, end = t.first_word[component], t.first_word[component + 1]
+    if end == first:
+        return
     at = cache.word[e]
     for i in range(first, end):
         cache.words[at + i - first] = t.words[i]

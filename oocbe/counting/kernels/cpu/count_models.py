@@ -38,7 +38,7 @@ false clause; continue the level; its component is counted."""
 ACTIVITY_WEIGHT = 10.0
 """Weight of a variable's conflicts beside the number of its clauses, in the choice of a variable."""
 
-MORE_CLAUSES = 1.1
+MORE_CLAUSES = 1.02
 """Growth of the limit on learned clauses at each deletion."""
 
 
@@ -53,9 +53,11 @@ def _choose(s: Any, t: Any) -> Any:
         v = t.variables[i]
         if has_shown and not s.shown[v]:
             continue
-        score = t.frequency[v] + scale * (s.activity[2 * v] + s.activity[2 * v + 1]) + s.depth_score[v]
+        score = t.frequency[v] + scale * (s.activity[2 * v] + s.activity[2 * v + 1]) + has_shown * s.depth_score[v]
         if score > best:
             best, chosen = score, v
+    if not has_shown:
+        return 2 * chosen + s.saved[chosen]
     return 2 * chosen + (s.activity[2 * chosen + 1] > s.activity[2 * chosen])
 
 

@@ -47,6 +47,7 @@ class Solver(NamedTuple):
     units : int32 (n,), learned units. activity : float64 (2 n,), conflicts of each literal, older ones count less.
     depth_score : float64 (n,), preference of a tree decomposition. shown : uint8 (n,), whether each variable counts.
     bump : float64 (1,), weight of the next conflict in ``activity``.
+    saved : uint8 (n,), of variables that do not count, the sign of the literal in the latest model.
     """
 
     num: Any
@@ -72,6 +73,7 @@ class Solver(NamedTuple):
     depth_score: Any
     shown: Any
     bump: Any
+    saved: Any
 
 
 class Levels(NamedTuple):
