@@ -80,6 +80,9 @@ PLAN_SHARE = 0.07
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
 
+SEARCH_SHARE = 0.95
+"""Share of the remaining time for the search of a best assignment, which has bounds and estimates of its own."""
+
 COUNT_SHARE = 0.7
 """Share of the remaining time for a count of clauses by search."""
 
@@ -481,19 +484,20 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
             best.assignment = values
             best.exact(bound, "elimination in complete tables")
 
+    is_whole = len(query) == len(problem.variables)
     with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, FIRST_LEVELS, best):
+        for graph in _some(graphs, graphs.fits if is_whole else FIRST_LEVELS, best):
             refine(graph)
     if best.is_exact():
         return
-    if len(query) < len(problem.variables):
+    if not is_whole:
         with _attempt(best):
             seconds = min(EXPLANATION_SECONDS, EXPLANATION_SHARE * _remaining())
             explanation = answered("mpe", problem, replace(options, time_limit=seconds)).assignment
             if explanation is not None:
                 weigh({v: explanation[v] for v in query}, "values of the best assignment found")
-    with _attempt(best):
-        if len(query) == len(problem.variables):
+    with _attempt(best, SEARCH_SHARE if is_whole else EXACT_SHARE):
+        if is_whole:
             _solve(energies, options, best)
         else:
             found = marginal_map(energies, {}, {}, query, memory)
@@ -621,10 +625,10 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _attempt(best: _Best) -> Iterator[None]:
-    """An exact attempt: a block that may end for lack of time, memory or a suitable form."""
+def _attempt(best: _Best, share: float = EXACT_SHARE) -> Iterator[None]:
+    """An exact attempt, for a share of the time: a block that may end for lack of time, memory or a suitable form."""
     try:
-        with _limited(EXACT_SHARE * _remaining()):
+        with _limited(share * _remaining()):
             yield
     except RequestedEndError:
         raise
