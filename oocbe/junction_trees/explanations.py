@@ -157,10 +157,6 @@ def summed_out(problem: Problem, order: Sequence[int]) -> Problem:
     """The problem of the variables that are not in ``order``; each assignment weighs the sum over those in it.
 
     problem : of the log-sum-exp semiring, without linear constraints. order : of elimination of some variables.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed.
     """
     sizes, position = problem.sizes, {v: place for place, v in enumerate(order)}
     left = {v: number for number, v in enumerate(v for v in range(len(sizes)) if v not in position)}
@@ -178,13 +174,17 @@ def summed_out(problem: Problem, order: Sequence[int]) -> Problem:
         else:
             functions.append(Function.from_array([left[v] for v in scope], logs))
 
-    for part in looked([*problem.functions, *problem.constraints]):
-        if position.keys().isdisjoint(part.scope):
-            moved: Any = replace(part, scope=tuple(left[v] for v in part.scope))
-            (functions if isinstance(part, Function) else constraints).append(moved)
-            continue
-        values, feasible = part.to_array(sizes) if isinstance(part, Function) else (0.0, part.to_array(sizes))
-        send(part.scope, np.where(feasible, values, -math.inf))
+    for c in looked(problem.constraints):
+        if position.keys().isdisjoint(c.scope):
+            constraints.append(replace(c, scope=tuple(left[v] for v in c.scope)))
+        else:
+            send(c.scope, np.where(c.to_array(sizes), 0.0, -math.inf))
+    for f in looked(problem.functions):
+        if position.keys().isdisjoint(f.scope):
+            functions.append(replace(f, scope=tuple(left[v] for v in f.scope)))
+        else:
+            values, feasible = f.to_array(sizes)
+            send(f.scope, np.where(feasible, values, -math.inf))
     for v, own in zip(looked(order), waiting, strict=True):
         scope = (*sorted({u for members, _ in own for u in members} - {v}), v)
         total = np.zeros([sizes[u] for u in scope])

@@ -2,6 +2,7 @@
 
 import math
 import signal
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import oocbe
 from oocbe.api.tasks import anytime as module
 from oocbe.errors import UsageError
+from oocbe.model.parts import LinearConstraint
 from tests.helpers.small_networks import random_network, random_product
 
 TASKS = ("PR", "MAR", "MAP", "MMAP")
@@ -81,6 +83,13 @@ def test_the_best_values_of_many_variables_are_found_by_search_after_the_others_
     result = oocbe.anytime("MMAP", problem, query, time_limit=60)
     assert result.status in ("exact", "infeasible")
     check("MMAP", problem, result, query)
+
+
+def test_linear_constraints_of_a_marginal_map_are_refused_and_not_left_out():
+    problem = random_network(np.random.default_rng(2), variables=4, zeros=0.0)
+    linear = LinearConstraint((0, 1, 3), tuple(np.arange(problem.sizes[v]) for v in (0, 1, 3)), 1)
+    with pytest.raises(oocbe.UnsupportedError, match="linear constraints"):
+        oocbe.anytime("MMAP", replace(problem, linear_constraints=(linear,)), ("v0", "v1", "v2"))
 
 
 @pytest.fixture

@@ -453,9 +453,8 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     order = constrained_order(left.problem, last=wanted)
     separators = PrimalGraph(left.problem).separators(np.array(order, dtype=np.int64)).listed()
     others = order[: len(order) - len(wanted)]
-    sizes = left.problem.sizes
-    cells = sum(math.prod(sizes[u] for u in (v, *s)) for v, s in zip(others, separators, strict=False))
-    if others and wanted and cells <= SUMMED_CELLS:
+    cells = sum(math.prod(left.problem.sizes[u] for u in (v, *s)) for v, s in zip(others, separators, strict=False))
+    if others and wanted and cells <= SUMMED_CELLS and not left.problem.linear_constraints:
         _explain_summed(left, summed_out(left.problem, others), sorted(wanted), options, best)
         return
     memory = message_memory(options)

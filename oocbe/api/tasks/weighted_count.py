@@ -274,10 +274,8 @@ def tables_of_count(
     """
     _refuse_carried(problem, weights.hidden)
     counted = hard_part(problem)
-    if options.float_counts:
-        counted = replace(counted, functions=(*counted.functions, *weights.functions()))
-    else:
-        counted = replace(counted, semiring=COUNTING)
+    functions = (*counted.functions, *(weights.functions() if options.float_counts else ()))
+    counted = replace(counted, functions=functions, semiring=counted.semiring if options.float_counts else COUNTING)
     return counted, partial(_orders, weights.hidden) if weights.hidden else None
 
 
