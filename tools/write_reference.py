@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class OwnValues(TypedDict, total=False):
-    """Those options of :class:`OptionValues` that are about the work of one process."""
+    """The options of :class:`OptionValues` for the work of one process."""
 
 {own}
 
