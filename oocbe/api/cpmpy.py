@@ -272,32 +272,22 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         """
         left, problem = _checked(time_limit, kwargs), self._problem_of_all()
         with self._timed() as status:
-            known = self._of_hint(problem, left, kwargs)
-            if known is not None and self._has_objective:  # only better ones are of interest
-                value, is_max = known.value, self._relations.maximises
-                problem = replace(problem, lower_bound=value) if is_max else replace(problem, upper_bound=value)
-            is_done = known is not None and not self._has_objective
-            result = known if is_done else _solved(problem, time_limit=left(), **kwargs)
+            result = _solved(problem, time_limit=left(), hint=self._known_values(), **kwargs)
             is_proven = result is not None and result.status not in UNPROVEN
-            found = result if result is not None and result.assignment is not None else known
-            if found is None:
+            if result is None or result.assignment is None:
                 status.exitstatus = ExitStatus.UNSATISFIABLE if is_proven else ExitStatus.UNKNOWN
                 self._take(None, None)
                 return False
             status.exitstatus = ExitStatus.OPTIMAL if is_proven and self._has_objective else ExitStatus.FEASIBLE
-            self._take(found.assignment, found.value)
+            self._take(result.assignment, result.value)
         self.print_display(display)
         return True
 
-    def _of_hint(self, problem: Problem, left: Callable[[], float | None], options: dict[str, Any]) -> Result | None:
-        """The best solution with the values of the hint, sought for a quarter of the time; None if none is found."""
+    def _known_values(self) -> dict[int, int]:
+        """Value indices of the hint by variable index; none where one is outside its variable's domain."""
         domains = {v: self._relations.tables.values(v).tolist() for v in self._hint}
-        if not self._hint or not all(number in domains[v] for v, number in self._hint.items()):
-            return None
-        fixed = problem.with_values({v: domains[v].index(number) for v, number in self._hint.items()})
-        limit = left()
-        found = _solved(fixed, time_limit=None if limit is None else limit / 4, **options)
-        return None if found is None or found.assignment is None else found
+        is_inside = all(number in domains[v] for v, number in self._hint.items())
+        return {v: domains[v].index(number) for v, number in self._hint.items() if is_inside}
 
     def solveAll(  # noqa: N802  (CPMpy's name)
         self, display: Any = None, time_limit: float | None = None, solution_limit: int | None = None, **kwargs: Any
@@ -353,7 +343,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
     def solution_hint(self, cpm_vars: Sequence[Any], vals: Sequence[Any]) -> None:
         """Values that :meth:`solve` first looks for a solution with, in place of those of an earlier hint.
 
-        A solution with them ends a search without an objective; otherwise only better ones are sought then.
+        A solution with them ends a search without an objective; otherwise it is the first incumbent.
         """
         listed = zip(flatlist(cpm_vars), flatlist(vals), strict=True)
         self._hint = {self.solver_var(own): int(value) ^ isinstance(own, NegBoolView) for own, value in listed}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
     from oocbe.elimination.plan.plan import Plan
     from oocbe.formats import Model
-    from oocbe.formats.solutions import Verdict
+    from oocbe.formats.solutions import Hint, Verdict
     from oocbe.formats.uai import Evidence
     from oocbe.model.problem import Problem
     from oocbe.model.results.bound_result import BoundResult
@@ -40,6 +40,7 @@ def solve(
     client: Client | None = None,
     proof: str | Path | None = None,
     opb: str | Path | None = None,
+    hint: Hint | None = None,
     **overrides: Unpack[OptionValues],
 ) -> Result:
     """Solve a problem, or the file that a path names, exactly.
@@ -53,6 +54,9 @@ def solve(
     client : of a Dask cluster whose workers share large buckets; it stays open.
     proof, opb : files to be written: a proof of the result in the format of VeriPB, and the formula that it refers to;
         a note of the result states what is proven.
+    hint : an assignment that may be good, of some variables or all: a file that ``verify`` reads, a result, or
+        variable name to value label or position. The best assignment with its values is sought first, for a quarter
+        of the time limit and 10 seconds at most, and is the first incumbent; the optimum does not depend on it.
     overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
 
     Returns
@@ -69,16 +73,19 @@ def solve(
     settings, begin = settings_from(options, overrides), time.perf_counter()
 
     def work(loaded: Problem) -> Result:
-        from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
+        from oocbe.formats.solutions import hint_of
+
+        given = hint_of(loaded, hint)
+        from oocbe.api.solving.hints import solve_from  # after reading: a malformed file need not wait for Numba
 
         if proof is None and opb is None:
             with use_workers_of(settings, client):
-                return run(loaded, settings, observer)
+                return solve_from(loaded, given, settings, observer)
         from oocbe.certificates.proofs import ProofTask
 
         made = ProofTask(loaded, settings, proof, opb)
         with use_workers_of(settings, client):
-            result = run(loaded, settings, observer)
+            result = solve_from(loaded, given, settings, observer)
         left = None if settings.time_limit is None else begin + settings.time_limit - time.perf_counter()
         return made.write(result, left)[0]
 

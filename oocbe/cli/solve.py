@@ -89,6 +89,15 @@ def solve(
             help="Temperature of the tasks logz and marginals; inf: equal weights. [default: 1]",
         ),
     ] = None,
+    hint: Annotated[
+        Path | None,
+        typer.Option(
+            "--hint",
+            metavar="FILE",
+            help="Begin with the assignment of a solution file, of some variables or all. The optimum does not depend "
+            "on it.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -129,7 +138,7 @@ def solve(
         files = problem_files(files, format)
 
         of_one: dict[str, object] = {"solution": solution, "output": output, "certificate": certificate, "trace": trace}
-        of_one |= {"proof": proof, "opb": opb}
+        of_one |= {"proof": proof, "opb": opb, "hint": hint}
         of_one |= {"report": report, "evidence": evidence, "k": k, "temperature": temperature, "verbose": verbose}
         of_one["task"] = task != "optimum"
         return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
@@ -161,6 +170,8 @@ def solve(
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
         if proof is not None or opb is not None:
             raise UnsupportedError(f"--proof, --opb: only the optimum has them, not the task {task}; leave out --task")
+        if hint is not None:
+            raise UnsupportedError(f"--hint: only the optimum uses one, not the task {task}; leave out --task")
         with traced_for(report, trace) as traced:
             with written_to(traced, about):
                 problem, answer = _run_task(
@@ -185,11 +196,14 @@ def solve(
         return problem
 
     def work(problem: Problem) -> Result:
-        from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
+        from oocbe.formats.solutions import hint_of
+
+        given = hint_of(problem, hint)
+        from oocbe.api.solving.hints import solve_from  # after reading: a malformed file need not wait for Numba
 
         defer_signals()
         with use_workers_of(options):
-            return run(problem, options, observer)
+            return solve_from(problem, given, options, observer)
 
     begin = time.perf_counter()
     with traced_for(report, trace) as traced:

@@ -67,6 +67,10 @@ class Reformulation:
         """An assignment of the original from one of the rewritten problem."""
         return tuple(assignment)
 
+    def lower(self, assignment: Sequence[int], /) -> tuple[int, ...] | None:
+        """The assignment of the rewritten problem that :meth:`lift` makes one of the original of; None without."""
+        return tuple(assignment)
+
     def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
         """An order of the original's variables from one of the rewritten problem; () without."""
         return tuple(order)
@@ -112,11 +116,13 @@ class Stack:
     ----------
     original : the problem before all entries. entries : the first one at the front.
     keeps_counts : whether entries that may lose feasible assignments are skipped, as for counts and k best.
+    known : a feasible assignment of the original, or None.
     """
 
     original: Problem
     entries: tuple[Reformulation, ...] = ()
     keeps_counts: bool = field(default=False, kw_only=True)
+    known: tuple[int, ...] | None = field(default=None, kw_only=True)
 
     @property
     def problem(self) -> Problem:
@@ -141,6 +147,14 @@ class Stack:
         for entry in reversed(self.entries):
             assignment = entry.lift(assignment)
         return tuple(assignment)
+
+    @property
+    def known_left(self) -> tuple[int, ...] | None:
+        """The known assignment as one of the problem; None without, and where an entry has removed its values."""
+        left = self.known
+        for entry in self.entries:
+            left = None if left is None else entry.lower(left)
+        return left
 
     def lift_order(self, order: Sequence[int]) -> tuple[int, ...]:
         """An order of the original's variables from one of the problem; () without."""

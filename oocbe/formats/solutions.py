@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from oocbe.errors import FormatError, UsageError
-from oocbe.model.names import assignment_of, value_index, warn_of_position
+from oocbe.model.names import assignment_of, indices_of, value_index, warn_of_position
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem, violations_of
 from oocbe.model.results.numerals import all_digits, digits, finite
@@ -54,7 +54,10 @@ from oocbe.model.semiring import Combination, semiring_by_name
 from oocbe.runtime.plain_files import read_text
 from oocbe.runtime.urls import refuse_url
 
-__all__ = ["RELATIVE_TOLERANCE", "Verdict", "judge", "read_solution", "verify_solution"]
+__all__ = ["RELATIVE_TOLERANCE", "Hint", "Verdict", "hint_of", "judge", "read_solution", "verify_solution"]
+
+Hint = str | Path | Result | TaskResult | Mapping[str, str | int] | Mapping[int, int]
+"""A solution file, a result, or values by variable name (or value indices by variable index)."""
 
 RELATIVE_TOLERANCE = 1e-9
 """Allowed difference of a claimed float: sums of the same floats in another order differ in the last digits."""
@@ -140,6 +143,17 @@ def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping
     index = assignment_of(problem, labels)
     named = {v.name: v.label(value) for v, value in zip(problem.variables, index, strict=True)}
     return verify_solution(problem, Solution("the result", named, {}, claimed, semiring))
+
+
+def hint_of(problem: Problem, hint: Hint | None) -> dict[int, int]:
+    """Value index by variable index of a hint, see :func:`oocbe.solve`; errors as of :func:`oocbe.verify`."""
+    if isinstance(hint, str | Path):
+        return read_solution(hint).values(problem)
+    if hint is None or isinstance(hint, Mapping):
+        return indices_of(problem, hint or {})
+    if hint.labels is None:
+        raise UsageError(f"hint: {hint.problem}: {hint.status}; the result has no assignment")
+    return indices_of(problem, hint.labels)
 
 
 TASKS = {".mpe": "mpe", ".mar": "marginals", ".pr": "logz"}
@@ -253,13 +267,21 @@ class Solution:
         ------
         FormatError : a variable or label that the problem does not have, or a variable that the file leaves out.
         """
+        values = self.values(problem)
+        for number, v in enumerate(problem.variables):
+            if number not in values:
+                raise FormatError(self.path, None, f"variable {v.name!r} of {problem.name} has no value")
+        return tuple(values[number] for number in range(len(problem.variables)))
+
+    def values(self, problem: Problem) -> dict[int, int]:
+        """Value index by variable index, of the variables that the file gives one; FormatError as for all."""
         if self.row and len(self.row) == len(problem.variables) and not self._names_one_of(problem.variables):
             pairs = list(zip(problem.variables, self.row, strict=True))
             if all(_is_index(text, v) for v, text in pairs):  # as toulbar2 writes them, whatever the labels are
                 for v, text in pairs:
                     warn_of_position(v, int(text))
-                return tuple(int(text) for text in self.row)
-            return tuple(self._value(v, text, 1) for v, text in pairs)
+                return dict(enumerate(map(int, self.row)))
+            return {number: self._value(v, text, 1) for number, (v, text) in enumerate(pairs)}
         if self.row and len(self.row) != 2:
             count = len(problem.variables)
             raise FormatError(
@@ -269,12 +291,8 @@ class Solution:
         for name in self.labels:
             if name not in known:
                 raise FormatError(self.path, self.lines.get(name), f"{problem.name} has no variable {name!r}")
-        values = []
-        for v in problem.variables:
-            if v.name not in self.labels:
-                raise FormatError(self.path, None, f"variable {v.name!r} of {problem.name} has no value")
-            values.append(self._value(v, self.labels[v.name], self.lines.get(v.name)))
-        return tuple(values)
+        given = [(number, v) for number, v in enumerate(problem.variables) if v.name in self.labels]
+        return {number: self._value(v, self.labels[v.name], self.lines.get(v.name)) for number, v in given}
 
     def _names_one_of(self, variables: Sequence[Variable]) -> bool:
         """Whether the only line is a name and its value; of two variables it leaves one out then."""

@@ -72,6 +72,12 @@ class ReducedProblem(Reformulation):
             values[v] = int(self.kept[v][value])
         return tuple(values)
 
+    def lower(self, assignment: Sequence[int], /) -> tuple[int, ...] | None:
+        """An assignment of what is left from one of the original; None if it has a removed value."""
+        if not all(value in kept for value, kept in zip(assignment, self.kept, strict=True)):
+            return None
+        return tuple(int(np.searchsorted(self.kept[v], assignment[v])) for v in self.variables)
+
     def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
         """An order of the original's variables, those with one value first, from one of those left; () without."""
         if not order and self.variables:

@@ -66,6 +66,11 @@ class PresolvedProblem(Reformulation):
         """An assignment of the whole problem with the value of one of the reduced problem."""
         return self.reduction.complete(assignment)
 
+    def lower(self, assignment: Sequence[int], /) -> tuple[int, ...] | None:
+        """The values of the variables left in an assignment of the whole problem; None with a removed value."""
+        left = self.reduction.restricted(assignment)
+        return None if -1 in left else left
+
     def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
         """An order of the whole problem, eliminated variables first; a search over rows has none."""
         variables = self.reduction.variables

@@ -67,13 +67,16 @@ SHORTEST_LIMIT = 1e-3
 """Minimum time limit of an attempt, in seconds, after an earlier one that used up the time limit."""
 
 
-def solve(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
+def solve(
+    problem: Problem, options: SolveOptions, observer: Observer | None = None, known: tuple[int, ...] | None = None
+) -> Result:
     """Solve a problem exactly by bucket elimination.
 
     Parameters
     ----------
     problem : the problem; ``options.semiring`` overrides its semiring.
     options : settings. observer : receives the plan, every bucket, bounds and incumbents, and the result.
+    known : a feasible assignment, the first incumbent of bounds and searches; None: none.
 
     Returns
     -------
@@ -98,7 +101,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     given = checked(problem, semiring, options).in_semiring(semiring)
-    stack = Stack(given, (RoundedBound.of(given, options.ub),))
+    stack = Stack(given, (RoundedBound.of(given, options.ub),), known=known)
     whole = reduce_arity(stack.problem)
     stack = stack.then(Reformulation(stack.problem, whole, name="arity"))
     used, history = stack, History(observer, begin)
@@ -363,8 +366,10 @@ class _Solving:
     def _knowledge_of(self, found: list[Incumbent]) -> SharedBounds:
         """The bounds and incumbents so far, including those in ``found``."""
         if self._known is None:
-            report = self.stack.then(self._minimised).report(self.history.bounds_changed)
-            self._known = SharedBounds(self._target, self.options.gap, report)
+            stack, target = self.stack.then(self._minimised), self._target
+            self._known = SharedBounds(target, self.options.gap, stack.report(self.history.bounds_changed))
+            if (first := stack.known_left) is not None and (value := target.evaluate(first)) is not None:
+                self._known.offer(value, first, "hint")
         for best in found:
             self._known.offer(best.value, best.assignment, best.method)
         return self._known

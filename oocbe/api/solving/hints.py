@@ -1,0 +1,84 @@
+"""Solves that begin with a hint: an assignment, perhaps of some variables only, as the first incumbent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+
+from oocbe.api.solving.solve import SHORTEST_LIMIT, solve
+from oocbe.elimination.observer import Observer
+from oocbe.errors import LimitError, RequestedEndError, ResourceError, UsageError
+from oocbe.model.problem import Problem
+from oocbe.model.results.result import UNPROVEN, Result
+from oocbe.model.semiring import Combination
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import unlimited
+
+HINT_SECONDS = 10.0
+"""Maximum time to complete a hint, in seconds, and at most a quarter of the time limit."""
+
+
+def solve_from(
+    problem: Problem, hint: Mapping[int, int] | None, options: SolveOptions, observer: Observer | None = None
+) -> Result:
+    """Solve a problem, with the best assignment that has the values of a hint as the first incumbent.
+
+    The problem with these values fixed is solved first, for a short time. A note of the result says what came of it.
+
+    Parameters
+    ----------
+    problem, options, observer : as for :func:`oocbe.api.solving.solve.solve`, also for what is returned and raised.
+    hint : value index by variable index, valid; None or empty: no hint.
+    """
+    if not hint:
+        return solve(problem, options, observer)
+    semiring, begin, limit = options.semiring or problem.semiring, time.perf_counter(), options.time_limit
+    if not semiring.selects:
+        raise UsageError(f"hint: the {semiring} semiring selects no assignment; leave it out")
+    note = f"no assignment with the hint's values, of {len(hint):,} of {len(problem.variables):,} variables, "
+    seconds = HINT_SECONDS if limit is None else min(HINT_SECONDS, limit / 4)
+    first: Result | None = None
+    try:
+        is_whole = len(hint) == len(problem.variables)  # nothing to search for
+        fixed = replace(options, workdir=None, resume=False, time_limit=None if is_whole else seconds)
+        with unlimited() if is_whole else nullcontext():
+            first = solve(problem.with_values(hint), fixed)
+        note += "was found" if first.status in UNPROVEN else "is feasible" if options.ub is None else "is below ub"
+    except RequestedEndError:
+        raise
+    except (LimitError, ResourceError) as error:
+        note += f"was found: {error}"
+    if first is not None and first.status == "interrupted":
+        return replace(first, bound=None)
+    known = None if first is None else first.assignment
+    if first is not None and known is not None:
+        note = f"the best assignment found with the hint's values has the value {first.value}"
+        if _is_least(problem.in_semiring(semiring), first):
+            result = replace(first, status="optimal", bound=None, problem=problem.name, notes=(*first.notes, note))
+            if observer is not None:
+                observer.finished(result)
+            return result
+    left = None if limit is None else max(SHORTEST_LIMIT, limit - (time.perf_counter() - begin))
+    try:
+        result = solve(problem, replace(options, time_limit=left), observer, known)
+    except (LimitError, ResourceError) as error:
+        if first is None or known is None:
+            raise
+        result = replace(first, status="limit", bound=None, notes=(str(error),))
+    if first is not None and first.value is not None and result.status in UNPROVEN:
+        choose = min if result.sense == "min" else max
+        if result.value is None or result.value != choose(first.value, result.value):
+            # A presolve has removed its values, or elimination alone has not used it.
+            result = replace(result, value=first.value, assignment=known, schedule=first.schedule, linear=first.linear)
+    return replace(result, notes=(*result.notes, note))
+
+
+def _is_least(problem: Problem, found: Result) -> bool:
+    """Whether each function has its best value at the assignment found, which then is optimal."""
+    if problem.semiring.combination is not Combination.ADD:
+        return False
+    extremes = problem.extremes
+    best = extremes.least if found.sense == "min" else extremes.greatest
+    return sum(best.tolist(), problem.constant) == found.value
