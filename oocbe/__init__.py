@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from oocbe.formats import write as write
     from oocbe.formats.networks import from_pgmpy as from_pgmpy
     from oocbe.formats.networks import from_pyagrum as from_pyagrum
+    from oocbe.formats.networks import to_pgmpy as to_pgmpy
+    from oocbe.formats.networks import to_pyagrum as to_pyagrum
     from oocbe.formats.solutions import Verdict as Verdict
     from oocbe.junction_trees.tree import JunctionTree as JunctionTree
     from oocbe.model.compact_problem import CompactProblem as CompactProblem
@@ -109,7 +111,7 @@ _HOMES = {
     "oocbe.api.facade": "bound plan propagate solve verify",
     "oocbe.model.run_verb": "Interrupted",
     "oocbe.formats": "read read_model write",
-    "oocbe.formats.networks": "from_pgmpy from_pyagrum",
+    "oocbe.formats.networks": "from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
     "oocbe.algebra.complete": "to_complete to_rows",

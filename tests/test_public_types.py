@@ -40,6 +40,8 @@ oocbe.plan(problem).buckets
 oocbe.write(problem, "problem.uai")
 assert_type(oocbe.from_pyagrum(object()), oocbe.Problem)
 assert_type(oocbe.from_pgmpy(object(), "name"), oocbe.Problem)
+oocbe.to_pyagrum(problem)
+oocbe.to_pgmpy(problem)
 model = oocbe.read_model("model.mps")
 assert_type(model, oocbe.Problem | oocbe.LinearSystem | oocbe.CompactProblem | dcop.Dcop)
 assert_type(oocbe.propagate(model, probe=True), oocbe.PropagationResult)

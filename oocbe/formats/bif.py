@@ -324,9 +324,25 @@ def render(problem: Problem) -> str:
 
     Raises
     ------
+    UnsupportedError : of :func:`conditionals`; or a name that cannot be quoted.
+    """
+    found = conditionals(problem)
+    lines = [f"network {_name(problem.name or 'network')} {{", "}"]
+    for variable in problem.variables:
+        labels = ", ".join(_name(variable.label(value)) for value in range(variable.size))
+        lines += [f"variable {_name(variable.name)} {{", f"  type discrete [ {variable.size} ] {{ {labels} }};", "}"]
+    for scope, table in found:
+        lines += _probability([problem.variables[v] for v in scope], table)
+    return "\n".join(lines) + "\n"
+
+
+def conditionals(problem: Problem) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
+    """Scope and float64 table of each function of a belief network: an axis a parent, and the child's, the last one.
+
+    Raises
+    ------
     UnsupportedError : no network: another semiring, no variable, constraints, a constant, functions that are not the
-        conditional probabilities of one variable each, or such that form a cycle; or a name that cannot be
-        quoted.
+        conditional probabilities of one variable each, or such that form a cycle.
     """
     if problem.semiring not in (MAX_PRODUCT, SUM_PRODUCT):
         raise UnsupportedError(f"{problem.name}: the bif format holds probabilities, not a {problem.semiring} problem")
@@ -338,13 +354,10 @@ def render(problem: Problem) -> str:
         raise UnsupportedError(f"{problem.name}: a belief network has a variable, and there is none; write it as .uai")
     tables = [_dense(f, problem.sizes) for f in problem.functions]
     children = _children(problem, tables)
-    lines = [f"network {_name(problem.name or 'network')} {{", "}"]
-    for variable in problem.variables:
-        labels = ", ".join(_name(variable.label(value)) for value in range(variable.size))
-        lines += [f"variable {_name(variable.name)} {{", f"  type discrete [ {variable.size} ] {{ {labels} }};", "}"]
-    for f, table, child in zip(problem.functions, tables, children, strict=True):
-        lines += _probability(problem.variables, f, table, child)
-    return "\n".join(lines) + "\n"
+    return [
+        ((*(v for v in f.scope if v != child), child), np.moveaxis(table, f.scope.index(child), -1))
+        for f, table, child in zip(problem.functions, tables, children, strict=True)
+    ]
 
 
 def _dense(function: Function, sizes: tuple[int, ...]) -> NDArray[np.float64]:
@@ -391,14 +404,10 @@ def _children(problem: Problem, tables: list[NDArray[np.float64]]) -> list[int]:
     return [children[number] for number in range(len(wanted))]
 
 
-def _probability(
-    variables: tuple[Variable, ...], function: Function, table: NDArray[np.float64], child: int
-) -> list[str]:
+def _probability(scope: list[Variable], table: NDArray[np.float64]) -> list[str]:
     """Rows by the parents' values; a variable without parents has a table."""
-    axis = function.scope.index(child)
-    parents = [variables[v] for v in function.scope if v != child]
-    rows = np.moveaxis(table, axis, -1).reshape(-1, variables[child].size)
-    name = _name(variables[child].name)
+    *parents, child = scope
+    rows, name = table.reshape(-1, child.size), _name(child.name)
     if not parents:
         return [f"probability ( {name} ) {{", f"  table {_listed(rows[0])};", "}"]
     lines = [f"probability ( {name} | {', '.join(_name(p.name) for p in parents)} ) {{"]

@@ -1,4 +1,4 @@
-"""Networks of other libraries as problems: pyAgrum's and pgmpy's, by what their objects answer, without importing them.
+"""Networks of pyAgrum and pgmpy as problems, by what their objects answer, without importing them; and back.
 
 Names of variables and values stay, as texts, so that evidence and marginals name them: pgmpy's state 1 is the
 label ``1``, and evidence of 1 is that state, wherever it comes among the states. A probability of zero makes its
@@ -8,11 +8,13 @@ assignments infeasible; the problem is a max-product one, as those of ``.bif`` a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from oocbe.errors import UsageError
+from oocbe.formats.bif import conditionals
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
@@ -94,6 +96,55 @@ def from_pgmpy(model: Any, name: str | None = None) -> Problem:
         names = [str(v) for v in table.variables]
         rolled.append(((*names[1:], names[0]), np.moveaxis(np.asarray(table.values, dtype=np.float64), 0, -1)))
     return _problem(made, rolled, name or getattr(model, "name", "") or "network")
+
+
+def to_pyagrum(problem: Problem) -> Any:
+    """The ``pyagrum.BayesNet`` of a belief network.
+
+    Parameters
+    ----------
+    problem : of max-product or sum-product; its functions are conditional probabilities, one of each variable.
+
+    Raises
+    ------
+    UnsupportedError : it is no belief network (the message says why). UsageError : pyAgrum is not installed.
+    """
+    made, variables, gum = conditionals(problem), problem.variables, _library("pyagrum", "to_pyagrum")
+    network = gum.BayesNet(problem.name)
+    for v in variables:
+        network.add(gum.LabelizedVariable(v.name, v.name, [v.label(value) for value in range(v.size)]))
+    for scope, _ in made:
+        for parent in scope[:-1]:
+            network.addArc(variables[parent].name, variables[scope[-1]].name)
+    for scope, table in made:
+        own = network.cpt(variables[scope[-1]].name)
+        names = [variables[v].name for v in scope]
+        own[:] = np.transpose(table, [names.index(name) for name in reversed(own.names)]).copy(order="C")
+    return network
+
+
+def to_pgmpy(problem: Problem) -> Any:
+    """The ``DiscreteBayesianNetwork`` of pgmpy of a belief network; parameter and errors as of :func:`to_pyagrum`."""
+    made, variables = conditionals(problem), problem.variables
+    model = _library("pgmpy.models", "to_pgmpy").DiscreteBayesianNetwork()
+    model.name = problem.name
+    model.add_nodes_from([v.name for v in variables])
+    for scope, table in made:
+        *parents, child = own = [variables[v] for v in scope]
+        model.add_edges_from([(parent.name, child.name) for parent in parents])
+        states = {v.name: [v.label(value) for value in range(v.size)] for v in own}
+        columns, sizes = table.reshape(-1, child.size).T, [p.size for p in parents]
+        cpd = _library("pgmpy.factors.discrete", "to_pgmpy").TabularCPD
+        model.add_cpds(cpd(child.name, child.size, columns, [p.name for p in parents], sizes, state_names=states))
+    return model
+
+
+def _library(name: str, caller: str) -> Any:
+    """A module of another library; UsageError if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(f"{caller}: {error}; install it with: pip install {name.partition('.')[0]}") from None
 
 
 def _problem(variables: Sequence[Variable], tables: Sequence[tuple[tuple[str, ...], Any]], name: str) -> Problem:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import oocbe
-from oocbe.errors import UsageError
+from oocbe.errors import UnsupportedError, UsageError
 
 
 def test_posteriors_are_those_of_pyagrum(tmp_path):
@@ -105,6 +106,75 @@ def test_the_same_from_pgmpy_itself():
     )
     posterior = oocbe.marginals(oocbe.from_pgmpy(model), evidence={"grass": "wet"}).marginals_by_name["rain"]
     assert posterior == pytest.approx({"yes": 0.4, "no": 0.6})
+
+
+def shuffled(seed):
+    """A belief network whose tables have the child anywhere in the scope, zeros, and names with spaces."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=6).tolist()
+    variables = tuple(oocbe.Variable(f"node {v}", n, tuple(f"{v}/{x}" for x in range(n))) for v, n in enumerate(sizes))
+    functions = []
+    for child in random.permutation(6).tolist():
+        parents = [v for v in range(child) if random.random() < 0.5]
+        table = random.integers(0, 5, size=[sizes[v] for v in (*parents, child)]) + np.eye(sizes[child])[0]
+        scope = random.permutation([*parents, child]).tolist()
+        axes = [[*parents, child].index(v) for v in scope]
+        functions.append(oocbe.Function.from_array(scope, np.transpose(table / table.sum(-1, keepdims=True), axes)))
+    return oocbe.Problem(variables, tuple(functions), semiring=oocbe.MAX_PRODUCT, constant=1, name="shuffled")
+
+
+def posteriors(problem, peers, evidence):
+    """Each variable's posterior is the peer's, by label."""
+    ours = oocbe.marginals(problem, evidence=evidence).marginals_by_name
+    for name in set(ours) - set(evidence):
+        assert ours[name] == pytest.approx(peers(name), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_to_pyagrum_and_back(seed):
+    gum = pytest.importorskip("pyagrum")
+    problem, evidence = shuffled(seed), {"node 5": "5/0", "node 2": "2/0"}
+    network = oocbe.to_pyagrum(problem)
+    peer = gum.LazyPropagation(network)
+    peer.setEvidence(evidence)
+    peer.makeInference()
+    labels = {v.name: v.labels for v in problem.variables}
+    posteriors(problem, lambda name: dict(zip(labels[name], peer.posterior(name).tolist(), strict=True)), evidence)
+    again = oocbe.from_pyagrum(network)
+    assert again.variables == problem.variables and again.name == "shuffled"
+    for row in itertools.product(*map(range, problem.sizes)):
+        assert (again.evaluate(row) or 0) == pytest.approx(problem.evaluate(row) or 0, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_to_pgmpy_and_back(seed):
+    inference = pytest.importorskip("pgmpy.inference")
+    problem, evidence = shuffled(seed), {"node 5": "5/0", "node 2": "2/0"}
+    model = oocbe.to_pgmpy(problem)
+    assert model.check_model()
+    peer = inference.VariableElimination(model)
+
+    def of_peer(name):
+        found = peer.query([name], evidence=evidence, show_progress=False)
+        return dict(zip(found.state_names[name], found.values.tolist(), strict=True))
+
+    posteriors(problem, of_peer, evidence)
+    again = oocbe.from_pgmpy(model)
+    assert sorted(v.name for v in again.variables) == [v.name for v in problem.variables]
+    for row in itertools.product(*map(range, problem.sizes)):
+        named = {v.name: v.label(x) for v, x in zip(problem.variables, row, strict=True)}
+        assert (again.evaluate(named) or 0) == pytest.approx(problem.evaluate(named) or 0, rel=1e-12)
+
+
+def test_only_belief_networks_are_converted_back(monkeypatch):
+    costs = oocbe.Problem((oocbe.Variable("a", 2),), ())
+    for convert in (oocbe.to_pyagrum, oocbe.to_pgmpy):
+        with pytest.raises(UnsupportedError, match="probabilities, not a min-sum problem"):
+            convert(costs)
+        for module in ("pyagrum", "pgmpy", "pgmpy.models"):
+            monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(UsageError, match="install it with: pip install p"):
+            convert(shuffled(0))
 
 
 def test_what_is_no_network_is_refused():
