@@ -202,11 +202,14 @@ class Expression:
         UsageError : a malformed expression, or shapes that it does not fit.
         """
         inputs, arrow, result = text.partition("->")
-        operands = tuple(_names(term) for term in inputs.split(","))
+        terms = inputs.split(",")
+        # One term of several words has names, and then a single word of another term is a name, too.
+        is_named = any(len(words) > 1 and max(map(len, words)) > 1 for words in map(str.split, (*terms, result)))
+        operands = tuple(_names(term, is_named) for term in terms)
         if len(operands) != len(shapes):
             raise UsageError(f"einsum: {text!r} has {len(operands)} operands, {len(shapes)} are given")
         uses = Counter(name for names in operands for name in names)
-        output = _names(result) if arrow else tuple(sorted(name for name, times in uses.items() if times == 1))
+        output = _names(result, is_named) if arrow else tuple(sorted(name for name in uses if uses[name] == 1))
         for name in output:
             if name not in uses:
                 raise UsageError(f"einsum: {text!r}: no operand has the output's index {name!r}")
@@ -224,11 +227,11 @@ class Expression:
         return cls(operands, output, sizes)
 
 
-def _names(term: str) -> tuple[str, ...]:
+def _names(term: str, is_named: bool) -> tuple[str, ...]:
     words = term.split()
     if "..." in term or not all(word.isidentifier() for word in words):
         raise UsageError(f"einsum: {term.strip()!r}: indices are letters, or names between spaces; '...' is none")
-    return tuple(words[0]) if len(words) == 1 else tuple(words)
+    return tuple(words) if is_named else tuple("".join(words))
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,13 @@ def test_the_arguments_have_the_value(semiring):
         assert value == found[place]
 
 
+def test_a_single_name_among_names_is_a_name():
+    gain, use = np.arange(6.0).reshape(2, 3), np.array([1.0, 0.0, 2.0])
+    assert oocbe.einsum("day sensor, sensor -> day", gain, use).tolist() == (gain @ use).tolist()
+    assert oocbe.einsum("from via, via from -> from", gain, gain.T).tolist() == (gain**2).sum(1).tolist()
+    assert oocbe.einsum("i j, jk -> ki", gain, gain.T).tolist() == (gain @ gain.T).T.tolist()
+
+
 def test_names_integers_paths_and_scalars():
     random = np.random.default_rng(6)
     gain, use = random.integers(0, 9, (4, 3)), random.integers(0, 9, (3, 5)).astype(np.int16)
