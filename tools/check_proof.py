@@ -1,8 +1,8 @@
 """Check a proof of ``oocbe solve --proof``, alone: ``python tools/check_proof.py FILE.opb FILE.pbp``; only integers.
 
 The checker implements the part of VeriPB's proof format 2.0 that oocbe writes: ``f``, ``pol``, ``red`` with one fresh
-variable, ``sol``, ``soli``, ``del id``, ``output NONE`` and ``conclusion``. It shares nothing with oocbe. It refuses
-everything else, and deletion of the formula's own constraints.
+variable, ``rup`` of what the latest ``pol`` alone implies, ``sol``, ``soli``, ``del id``, ``output NONE`` and
+``conclusion``. It shares nothing with oocbe. It refuses everything else, and deletion of the formula's constraints.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Checker:
         self.best: int | None = None
         self.is_satisfied = False
         self.last = 0
+        self.summed = Line({}, 0)
         for number, text in enumerate(formula, 1):
             if text.startswith("*") or not text.strip():
                 continue
@@ -194,6 +195,19 @@ class Checker:
         need(not stack, "more than one constraint is left")
         return Line(dict(line.terms), line.degree)
 
+    def forced(self, line: Line) -> dict[str, int]:
+        """Values that the negation of a constraint, sum <= degree - 1, forces."""
+        least = sum(c for c in line.terms.values() if c < 0)
+        return {name: int(c < 0) for name, c in line.terms.items() if least + abs(c) > line.degree - 1}
+
+    def propagated(self, text: str) -> Line:
+        """A constraint whose negation forces values that violate the latest sum."""
+        found = constraints(text.partition(";")[0].split())
+        forced, (terms, degree) = self.forced(found[0]), self.summed
+        most = sum(c * forced[n] if n in forced else max(c, 0) for n, c in terms.items())
+        need(len(found) == 1 and most < degree, "the latest pol does not imply the constraint")
+        return found[0]
+
     def redundance(self, text: str) -> Line:
         """A constraint that holds once a fresh variable has a value."""
         left, separator, right = text.partition(";")
@@ -202,13 +216,7 @@ class Checker:
         need(bool(separator) and len(found) == 1 and len(words) == 2 and words[1] in ("0", "1"), "expected x -> 0 or 1")
         (name, is_negated), value, line = literal(words[0]), int(words[1]), found[0]
         need(not is_negated and name not in self.names, f"{name} is a variable of the formula")
-        # The negated constraint, sum <= degree - 1, forces literals; with them and the value, every goal must hold.
-        forced: dict[str, int] = {}
-        least = sum(c for c in line.terms.values() if c < 0)
-        for other, c in line.terms.items():
-            if least + abs(c) > line.degree - 1:
-                forced[other] = 0 if c > 0 else 1
-        forced[name] = value
+        forced = {**self.forced(line), name: value}
         goals = [self.live[n] for n in self.uses.get(name, ()) if n in self.live]
         for goal in [line, *goals]:
             low = sum(c * forced[n] if n in forced else min(c, 0) for n, c in goal.terms.items())
@@ -229,7 +237,10 @@ class Checker:
         """A line of the proof, up to its output."""
         words = rest.split()
         if rule == "pol":
-            self.add(self.polish(words[:-1] if words and words[-1] == ";" else words))
+            self.summed = self.polish(words[:-1] if words and words[-1] == ";" else words)
+            self.add(self.summed)
+        elif rule == "rup":
+            self.add(self.propagated(rest))
         elif rule == "red":
             self.add(self.redundance(rest))
         elif rule == "del":

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.bounds.forbidden import MOST_LITERALS
+from oocbe.certificates.cost_shifting import Shifts, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
 from oocbe.certificates.making import SHARE, Claim, Maker
 from oocbe.certificates.opb import Formula, Row
@@ -39,6 +40,9 @@ MOST_CONSTRAINTS = 200_000
 
 LARGEST_SUM = 2**53
 """Costs that add up to this have no linear program."""
+
+FIRST_SHARE = 0.1
+"""Share of ``--bound-seconds`` for a search before the linear program."""
 
 ORDER_SECONDS = 0.5
 """Time limit of the search for an order of elimination, in seconds."""
@@ -94,14 +98,17 @@ class ProofTask:
         with listening() as interruption:
             try:
                 assignment = self._assignment(result)
-                begin = time.perf_counter()
-                steps, is_closed = self._steps(assignment, seconds)
-                left = math.inf if seconds is None else seconds - (time.perf_counter() - begin)
-                most = int(min(MOST_ROWS, ROWS_A_SECOND * max(left, 1.0)))
+                end = math.inf if seconds is None else time.perf_counter() + seconds
+                found, steps, is_closed = self._search(assignment, end), None, True
+                if found is None:
+                    steps, is_closed = self._steps(assignment, None if seconds is None else end - time.perf_counter())
+                now = time.perf_counter()
+                most = int(min(MOST_ROWS, ROWS_A_SECOND * max(end - now, 1.0)))
+                last = now + min(self._options.bound_seconds, (end - now) / 2)
                 for order, limit in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
-                        writer = ProofWriter(self.formula, file.write, order, limit, most)
-                        written = writer.write(assignment, steps)
+                        writer = ProofWriter(self.formula, file.write, order, limit, most, last)
+                        written = writer.write(assignment, steps, found)
                     if written is not None and (written.is_closed or limit):
                         break
             except BaseException as error:
@@ -131,6 +138,17 @@ class ProofTask:
         upper = formula.cost(written.upper)
         return f"an optimum of {upper}" if written.is_closed else f"bounds of {lower} and {upper}"
 
+    def _search(self, assignment: Row | None, end: float) -> Shifts | None:
+        """A search that closes the proof within a short time, without steps of a certificate; None: there is none."""
+        formula, now, most = self.formula, time.perf_counter(), None
+        seconds = min(FIRST_SHARE * self._options.bound_seconds, (end - now) / 2)
+        if assignment is not None or formula.limit is not None:
+            most = formula.most if assignment is None else formula.solution(assignment)[1] - 1
+        if seconds <= 0:
+            return None
+        found = shifts_of(formula, formula.forbidden, most, now + seconds)
+        return None if found is None or found.tree is None else found
+
     def _steps(self, assignment: Row | None, seconds: float | None) -> tuple[dict[str, Any] | None, bool]:
         """Steps of a certificate below an assignment (None: not tried), and whether they leave nothing."""
         formula, most, share = self.formula, self.formula.most, SHARE * self._options.bound_seconds
@@ -139,8 +157,8 @@ class ProofTask:
             most = formula.solution(assignment)[1] - 1
         is_large = formula.constraints > MOST_CONSTRAINTS or formula.first[-1] > MOST_LITERALS
         is_large |= sum(formula.objective.values()) >= LARGEST_SUM
-        if is_large or share <= 0 or most < 0 or any(not scope for scope, _ in formula.forbidden):
-            return None, False
+        if most < 0 or is_large or share <= 0 or any(not scope for scope, _ in formula.forbidden):
+            return None, most < 0
         problem = replace(
             formula.problem.below(None),
             functions=tuple(

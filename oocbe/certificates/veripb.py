@@ -21,10 +21,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from oocbe.bounds.bound_tree import SCALE
+from oocbe.certificates.cost_shifting import ShiftedCosts, Shifts, State, added, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line
 from oocbe.certificates.opb import CostTable, Formula, Row
 from oocbe.model.parts import LinearConstraint
@@ -42,14 +45,6 @@ LIMITS = (math.inf, 1e6, 3e5, 1e5, 3e4, 1e4, 3e3, 1e3, 300, 100, 30)
 
 class TooManyRowsError(Exception):
     """The buckets have more rows than permitted."""
-
-
-class State(NamedTuple):
-    """A state: its name, and the constraints state -> values (None: it is a literal), values -> state."""
-
-    name: str
-    implies: int | None
-    implied: int | None
 
 
 class Written(NamedTuple):
@@ -108,7 +103,8 @@ class ProofWriter:
     Parameters
     ----------
     formula : of the problem. write : takes text. order : of elimination. limit : rows of a bucket, forbidden ones
-        included. most : rows of all buckets, without forbidden ones.
+        included. most : rows of all buckets, without forbidden ones. end : of searches, as of
+        :func:`time.perf_counter`.
     """
 
     def __init__(
@@ -118,8 +114,10 @@ class ProofWriter:
         order: list[int],
         limit: float = math.inf,
         most: float = math.inf,
+        end: float = -math.inf,
     ) -> None:
         self._formula, self._write, self._limit, self._order, self._most = formula, write, limit, order, most
+        self._end = end
         self._sizes = formula.problem.sizes
         self._last, self._place = formula.constraints, {v: i for i, v in enumerate(order)}
         self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
@@ -130,10 +128,13 @@ class ProofWriter:
         self._length = self._named = self._rows = 0
         self._contradiction: int | None = None
 
-    def write(self, assignment: Row | None, steps: dict[str, Any] | None = None) -> Written:
+    def write(
+        self, assignment: Row | None, steps: dict[str, Any] | None = None, found: Shifts | None = None
+    ) -> Written:
         """Write the proof, with an assignment as upper bound (None: there is none).
 
-        The steps of a certificate, below the assignment or the formula's limit, come before the elimination.
+        The steps of a certificate, below the assignment or the formula's limit, come first, then a search, and the
+        elimination where that leaves a gap. A search that was ``found`` before suffices without steps.
 
         Raises
         ------
@@ -149,8 +150,12 @@ class ProofWriter:
                 self._write("sol " + " ".join(literals) + "\n")
         lower, number = 0, None
         bound = None if steps is None else self._take(steps, improving, most)
-        if self._contradiction is None:
-            lower, number = self._lower()
+        if found is not None:
+            self._shift(found, improving)
+        if upper == 0:  # no cost is below 0
+            number = self._derive(f"pol {next(iter(formula.objective))}") if formula.objective else None
+        elif self._contradiction is None:
+            lower, number = self._lower(improving, most)
         if bound is not None and bound.degree > lower:
             lower, number = bound.degree, bound.number
         if upper is not None and self._contradiction is not None:  # nothing improves on the assignment
@@ -186,7 +191,19 @@ class ProofWriter:
             self._contradiction = self._derive(f"pol {bound.number} {improving} +")
         return bound
 
-    def _lower(self) -> tuple[int, int | None]:
+    def _shift(self, found: Shifts, improving: int | None) -> tuple[int, int | None]:
+        """Write a search; returns the lower bound of its root, and the number of its constraint."""
+        planes = ShiftedCosts(self._formula, self._derive, self._delete, self._state, found, improving)
+        lower, number = -(-found.root.bound // SCALE), None
+        if found.tree is not None:
+            self._contradiction = planes.close()
+        elif lower > 0:
+            number = planes.bound()
+        for scope in found.parts:
+            self._states.pop(scope, None)
+        return (0, None) if number is None else (lower, number)
+
+    def _lower(self, improving: int | None, most: float) -> tuple[int, int | None]:
         """The lower bound of the objective, and the number of its constraint."""
         formula = self._formula
         for table in formula.tables:
@@ -198,6 +215,15 @@ class ProofWriter:
             if linear.can_bind and rows <= min(self._limit, self._most):
                 order = tuple(sorted(linear.scope))
                 self._add_forbidden(order, dict(self._excluded(linear, constraint)))
+        root: tuple[int, int | None] = 0, None
+        if self._contradiction is None and time.perf_counter() < self._end:
+            forbidden = [*itertools.chain(*self._forbidden.values())]
+            found = shifts_of(formula, forbidden, None if improving is None else most, self._end)
+            if found is not None and improving is None and found.tree is None:
+                found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0)
+                found = None if found is None else found._replace(tree=None)  # the bound of the root
+            if found is not None:
+                root = self._shift(found, improving)
         lower = 0
         for v in self._order:
             if self._contradiction is not None:
@@ -213,10 +239,10 @@ class ProofWriter:
         else:
             number = self._sums[0][1]
             if len(self._sums) > 1:
-                number = self._derive("pol " + _added(str(n) for _, n in self._sums))
+                number = self._derive("pol " + added(str(n) for _, n in self._sums))
         if formula.limit is not None and lower > formula.most:
             self._contradiction = self._derive(f"pol {number} {formula.limit} +") if lower else formula.limit
-        return lower, number
+        return max((lower, number), root, key=lambda pair: pair[0])
 
     def _first(self, scope: Row) -> int:
         return min(scope, key=self._place.__getitem__)
@@ -287,7 +313,7 @@ class ProofWriter:
     def _flush(self) -> None:
         if not self._parts:
             return
-        self._sums.append((0, self._derive("pol " + _added(self._parts))))
+        self._sums.append((0, self._derive("pol " + added(self._parts))))
         self._parts, self._length = [], 0
         while len(self._sums) > 1 and self._sums[-1][0] == self._sums[-2][0]:
             (level, a), (_, b) = self._sums.pop(), self._sums.pop()
@@ -416,13 +442,13 @@ class ProofWriter:
         for a, state in zip(kept, states, strict=True):
             weakened = "" if new is None else f" ~{formula.literal(new, a)} +"
             lower.append(f"{state.implies}{'' if clause is None else f' {clause} +'}{weakened} s")
-        text, count = _added(lower), len(kept)
+        text, count = added(lower), len(kept)
         if count > 1:
             assert new is not None
             values = " ".join(f"~{formula.literal(*pair)} +" for pair in zip(table.scope, row, strict=True))
             single = [f"{state.implies} {values} s" for state in states]
             rest = "".join(f" {formula.literal(new, a)} +" for a in range(self._sizes[new]) if a not in kept)
-            at_most = f"{_added(single)} {formula.at_most[new]} +{rest}"
+            at_most = f"{added(single)} {formula.at_most[new]} +{rest}"
             text = f"{text} {at_most}{f' {count - 1} *' if count > 2 else ''} + {count} d"
         return text if cost == 1 else f"{text} {cost} *"
 
@@ -439,12 +465,6 @@ class _Filter:
             if found is not None:
                 return found
         return None
-
-
-def _added(parts: Iterator[str] | list[str]) -> str:
-    """The sum of constraints in reverse Polish notation."""
-    first, *rest = parts
-    return " ".join([first, *(f"{part} +" for part in rest)])
 
 
 def _nearest(tables: list[CostTable], sizes: tuple[int, ...]) -> tuple[CostTable, CostTable]:

@@ -17,6 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.bounds.bound_tree import SCALE
+from oocbe.certificates.cost_shifting import shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.opb import Formula
 from oocbe.certificates.proofs import ProofTask
@@ -200,6 +202,83 @@ def test_a_capacity_and_branching_are_cutting_planes(tmp_path: Path) -> None:
     assert claim_of(opb, proof)[1:] == (161301 - scale_and_offset(opb)[1],) * 2
 
 
+def random_costs(seed: int, variables: int, size: int, arity: int, count: int, most: int = 20) -> Problem:
+    """Functions over several variables with random costs, and a value and some rows that are forbidden."""
+    generator = np.random.default_rng(seed)
+    scopes = [tuple(generator.permutation(variables)[:arity].tolist()) for _ in range(count)]
+    functions = tuple(Function.from_array(s, generator.integers(0, most, [size] * arity)) for s in scopes)
+    forbidden = (Constraint((0,), np.array([[1]])), Constraint(scopes[0], np.zeros((1, arity), dtype=int)))
+    return Problem(tuple(Variable(str(v), size) for v in range(variables)), functions, forbidden)
+
+
+@pytest.mark.parametrize(("variables", "size", "arity", "count"), [(14, 2, 4, 24), (10, 4, 2, 20), (9, 3, 3, 14)])
+def test_search_closes_proofs_of_costs_over_several_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: int, size: int, arity: int, count: int
+) -> None:
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 100)  # neither mini-buckets nor linear programs close
+    for seed in range(examples(3)):
+        problem = random_costs(seed, variables, size, arity, count)
+        proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+        result = oocbe.solve(problem, proof=proof, opb=opb)
+        assert result.notes[-1].startswith(f"proof: an optimum of {result.value}; 0 rows")
+        claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
+        assert claim.lower == claim.upper == result.value - offset
+        assert "\nrup " in proof.read_text() and not veripb_refuses(opb, proof)
+        assert refused_mutations(random.Random(seed), opb.read_text(), proof.read_text(), 20) > 5
+
+
+def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
+    for seed, is_solved in itertools.product(range(examples(4)), (True, False)):
+        formula = Formula(random_costs(seed, 10, 3, 2, 45))
+        best = oocbe.solve(formula.problem).assignment if is_solved else None
+        most = sum(formula.objective.values()) if best is None else formula.solution(best)[1] - 1
+        found = shifts_of(formula, formula.forbidden, most, math.inf)
+        assert found is not None and found.tree is None and found.root.bound > 0
+        lines: list[str] = []
+        ProofWriter(formula, lines.append, list(range(10)), 0, end=math.inf).write(best)
+        claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
+        assert claim.lower == -(-found.root.bound // SCALE) and (claim.upper is None or claim.lower <= claim.upper)
+
+
+def test_search_proves_that_nothing_is_feasible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 10)
+    monkeypatch.setattr("oocbe.certificates.proofs.ProofTask._steps", lambda *_: (None, False))
+    pairs, equal = itertools.combinations(range(5), 2), np.repeat(np.arange(4), 2).reshape(4, 2)
+    for functions in ((), (Function.from_array((0, 1), np.arange(16).reshape(4, 4)),)):
+        variables = tuple(Variable(str(v), 4) for v in range(5))
+        problem = Problem(variables, functions, tuple(Constraint(pair, equal) for pair in pairs))
+        pairs = itertools.combinations(range(5), 2)
+        proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+        assert oocbe.solve(problem, proof=proof, opb=opb).status == "infeasible"
+        assert claim_of(opb, proof)[:2] == (("BOUNDS", None) if functions else ("UNSAT", None))
+        assert not veripb_refuses(opb, proof)
+
+
+def test_an_optimum_of_no_cost_needs_no_elimination(tmp_path: Path) -> None:
+    problem = Problem(
+        tuple(Variable(str(v), 2) for v in range(3)), (Function.from_array((0, 1, 2), np.arange(8).reshape(2, 2, 2)),)
+    )
+    result = oocbe.solve(problem, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
+    assert result.notes[-1].startswith("proof: an optimum of 0; 0 rows")
+    assert claim_of(tmp_path / "p.opb", tmp_path / "p.pbp")[1:] == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "optimum"),
+    [("wcsp/random/0.wcsp", 191), ("wcsp/mastermind/mastermind_03_08_03.wcsp", 79), ("wcsp/iscas89/c432.wcsp", 101)],
+)
+def test_proofs_of_weighted_csps_are_closed_and_small(tmp_path: Path, name: str, optimum: int) -> None:
+    path = ROOT.parent / "shared" / "data" / name
+    if not path.exists():
+        pytest.skip("the weighted CSPs are not here")
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    assert oocbe.solve(path, proof=proof, opb=opb).value == optimum
+    claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
+    assert claim.lower == claim.upper == optimum - offset
+    assert proof.stat().st_size < 5_000_000
+
+
 LONGEST = 20_000
 """Characters of a proof that is changed: a check then takes some milliseconds."""
 
@@ -257,6 +336,8 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
         ("f 2\nsoli x1 ~x2\nsoli ~x1 x2\n", "violates"),
         ("f 2\nsoli ~x1 x2\noutput NONE\nconclusion BOUNDS 3 : 3 3\n", "proves"),
         ("f 2\npol 1 7 +\n", "no constraint 7"),
+        ("f 2\nrup 1 x1 >= 1 ;\n", "does not imply"),
+        ("f 2\npol 1\nrup 1 x1 >= 1 ;\n", "does not imply"),
     ],
 )
 def test_checker_refuses_unsound_steps(proof: str, why: str) -> None:

@@ -80,7 +80,7 @@ def _older(text: str) -> str:
         elif rule in ("soli", "sol"):
             line, last = f"{'o' if rule == 'soli' else 'v'} {rest}", last + (rule == "soli")
             solution = last
-        elif rule in ("pol", "red"):
+        elif rule in ("pol", "red", "rup"):
             last += 1
         elif rule == "conclusion":
             line = ""

@@ -1,0 +1,241 @@
+"""Proof by depth-first search with bounds of dual ascent, in cutting planes (docs/proofs.md).
+
+A function over several variables, or the clauses of its scope, have a *state* for each permitted row. For each value of
+a variable, the states of the rows with that value add up to the value's literal. These equations are derived once. A
+bound is a sum of them, and with the constraint that the objective improves, the sum of a node is a constraint that the
+literals chosen on the way to it violate, if the bound suffices. Then their clause follows from that one constraint
+(``rup``). So do the clauses of values whose reduced cost is too great. The clauses of all values of a variable add up
+to the clause of the parent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.bound_tree import NEVER, SCALE, BoundSearch, Node, Tree
+from oocbe.certificates.opb import Formula, Row
+from oocbe.model.row_numbers import MOST_AXES
+from oocbe.runtime.deadline import check_deadline
+
+MOST_ROWS = 100_000
+"""Rows of the functions that take part, at most; functions beyond it contribute no cost."""
+
+LARGEST_SUM = 2**40
+"""Costs that add up to this have no search."""
+
+
+class State(NamedTuple):
+    """A state: its name, and the constraints state -> values (None: it is a literal), values -> state."""
+
+    name: str
+    implies: int | None
+    implied: int | None
+
+
+class Part(NamedTuple):
+    """What one scope contributes: costs with their variables and clauses by row, and clauses by forbidden row."""
+
+    rows: dict[Row, list[tuple[int, str, int]]]
+    forbidden: dict[Row, int]
+
+
+class Shifts(NamedTuple):
+    """What a search has found, and what took part in it: parts by scope, and clauses of excluded values."""
+
+    parts: dict[Row, Part]
+    excluded: dict[tuple[int, int], int]
+    most: int | None
+    root: Node
+    tree: Tree | None
+
+
+def shifts_of(
+    formula: Formula, forbidden: list[tuple[Row, dict[Row, int]]], most: float | None, end: float
+) -> Shifts | None:
+    """Search for a proof that no assignment is feasible with an objective of at most ``most``; None where
+    costs are too large, or the limit is below all of them.
+
+    forbidden : scopes, and clauses by row. most : None: whatever the objective. end : as of :func:`time.perf_counter`.
+    """
+    is_large = sum(formula.objective.values()) >= LARGEST_SUM or (most is not None and most < 0)
+    if is_large or any(not scope for scope, _ in forbidden):
+        return None
+    parts, excluded = defaultdict[Row, Part](lambda: Part({}, {})), dict[tuple[int, int], int]()
+    for table in formula.tables:
+        for row, number in table.clauses.items():
+            if number is not None:
+                own = parts[table.scope].rows.setdefault(row, [])
+                own.append((table.costs[row], table.names[row], number))
+    for scope, clauses in forbidden:
+        if len(scope) > 1:
+            parts[scope].forbidden.update(clauses)
+        else:
+            excluded.update({(scope[0], row[0]): number for row, number in clauses.items()})
+    sizes, total, tables = formula.problem.sizes, 0, list[tuple[Row, NDArray[np.int64]]]()
+    for scope in sorted(parts, key=lambda scope: math.prod(sizes[v] for v in scope)):
+        total += math.prod(sizes[v] for v in scope)
+        if total > MOST_ROWS or len(scope) > MOST_AXES:
+            del parts[scope]
+            continue
+        dense = np.zeros([sizes[v] for v in scope], dtype=np.int64)
+        for row, found in parts[scope].rows.items():
+            dense[row] = 0 if most is None else sum(cost for cost, _, _ in found)
+        for row in parts[scope].forbidden:
+            dense[row] = NEVER
+        tables.append((scope, dense))
+    weights = {} if most is None else formula.objective
+    costs = np.array([weights.get(f"x{x + 1}", 0) for x in range(formula.first[-1])], dtype=np.int64)
+    limit = None if most is None else int(most)
+    barred = [formula.first[v] + a for v, a in excluded]
+    root, tree = BoundSearch(sizes, costs, tables, barred, limit or 0, end).tree()
+    return Shifts({scope: parts[scope] for scope, _ in tables}, excluded, limit, root, tree)
+
+
+class ShiftedCosts:
+    """Writes the proof that a search has found.
+
+    Parameters
+    ----------
+    formula : of the problem. derive : writes a line and returns its number. delete : constraints by number.
+    state : introduces the state of a row of a scope. found : the search. improving : number of the constraint that
+        limits the objective; None: there is none.
+    """
+
+    def __init__(
+        self,
+        formula: Formula,
+        derive: Callable[[str], int],
+        delete: Callable[[list[int]], None],
+        state: Callable[[Row, Row], State],
+        found: Shifts,
+        improving: int | None,
+    ) -> None:
+        self._formula, self._derive, self._delete, self._found = formula, derive, delete, found
+        self._improving, self._high = improving, SCALE * ((found.most or 0) + 1)
+        self._states: list[dict[Row, str]] = []
+        self._uses: list[tuple[str, str]] = []  # of each use and value: states are at least, at most the literal
+        self._ones: list[tuple[str, str]] = []  # of each part: states are at least, at most 1
+        self._costs: list[str] = []
+        for scope, part in found.parts.items():
+            check_deadline()
+            self._add_part(scope, part, state)
+
+    def close(self) -> int:
+        """Write the tree; returns the number of the contradiction."""
+        assert self._found.tree is not None
+        parts = [] if self._improving is None else [f"{self._improving} {SCALE} *", *self._costs]
+        return self._close(self._found.tree, None, [*parts, *self._barred()], [])
+
+    def bound(self) -> int:
+        """Write the bound of the root, rounded up to an integer; returns its number."""
+        found, root, share = self._found, self._found.root, iter(self._found.root.shares.tolist())
+        text = [*self._costs, *self._barred(), *self._moved(root, None)]
+        for (scope, part), names, least in zip(found.parts.items(), self._states, root.least.tolist(), strict=True):
+            own = [[next(share) for _ in range(self._formula.problem.sizes[v])] for v in scope]
+            for row, name in names.items():
+                cost = SCALE * sum(c for c, _, _ in part.rows.get(row, ())) - least
+                cost -= sum(shares[a] for shares, a in zip(own, row, strict=True))
+                text += [f"{name} {cost} *"] if cost else []
+        text += [f"x{x + 1} {cost} *" for x, cost in enumerate(root.reduced.tolist()) if cost]
+        return self._derive(f"pol {added(text)} {SCALE} d")
+
+    def _barred(self) -> list[str]:
+        return [f"{number} {self._high} *" for number in self._found.excluded.values()]
+
+    def _close(self, tree: Tree, parent: Node | None, text: list[str], chosen: list[str]) -> int:
+        """Derive the clause that not all chosen literals are true, from the parent's sum and more."""
+        text = [*text, *self._moved(tree.node, parent)]
+        line = self._derive(f"pol {added(text)}") if text else 0
+        v, formula = tree.variable, self._formula
+        if v is None:
+            clause = self._refuted(chosen)
+        else:
+            literals = [formula.literal(v, a) for a in range(formula.problem.sizes[v])]
+            clauses = [self._refuted([*chosen, x]) for a, x in enumerate(literals) if a not in tree.children]
+            for a, child in tree.children.items():
+                own = [*([str(line)] if line else []), f"{formula.at_most[v]} {self._high} *"]
+                clauses.append(self._close(child, tree.node, own, [*chosen, literals[a]]))
+            clause = self._derive(f"pol {added(map(str, [*clauses, formula.at_least[v]]))} s")
+            self._delete(clauses)
+        self._delete([line] if line else [])
+        return clause
+
+    def _refuted(self, literals: list[str]) -> int:
+        return self._derive(f"rup {''.join(f'1 ~{x} ' for x in literals)}>= 1 ;")
+
+    def _moved(self, node: Node, parent: Node | None) -> list[str]:
+        """What a node adds to the sum of its parent."""
+        sides = zip(self._formula.at_least, self._formula.at_most, strict=True)
+        pairs = [*self._uses, *self._ones, *((str(least), str(most)) for least, most in sides)]
+        after = np.concatenate(node[:3])
+        change = after if parent is None else after - np.concatenate(parent[:3])
+        return [f"{pairs[i][int(change[i] < 0)]} {abs(change[i])} *" for i in np.flatnonzero(change).tolist()]
+
+    def _add_part(self, scope: Row, part: Part, introduce: Callable[[Row, Row], State]) -> None:
+        """Introduce the states of a part, and derive their sums; nothing else is kept."""
+        formula, sizes = self._formula, [self._formula.problem.sizes[v] for v in scope]
+        rows = [*itertools.product(*map(range, sizes))]
+        states = {row: introduce(scope, row) for row in rows if row not in part.forbidden}
+        self._states.append({row: state.name for row, state in states.items()})
+        used = [n for state in states.values() for n in (state.implies, state.implied) if n is not None]
+
+        def derive(parts: Iterable[object], end: str = "") -> int:
+            used.append(self._derive(f"pol {added(map(str, parts))}{end}"))
+            return used[-1]
+
+        paid = [
+            f"{clause} {states[row].implies} + s {SCALE * cost} *"
+            for row, own in part.rows.items()
+            for cost, _, clause in (own if row in states else ())
+        ]
+        kept = [derive(paid)] if paid else []
+        self._costs += map(str, kept)
+        single: list[dict[Row, int]] = []  # by axis and row: the state is at most the literal
+        for axis in range(len(scope)):
+            others = [scope[i] for i in range(len(scope)) if i != axis]
+            rest = {row: zip(others, row[:axis] + row[axis + 1 :], strict=True) for row in states}
+            literals = {row: [f"~{formula.literal(*pair)}" for pair in pairs] for row, pairs in rest.items()}
+            single.append({row: derive([states[row].implies, *own], " s") for row, own in literals.items()})
+        for axis, v in enumerate(scope):
+            axes, members = list(range(len(scope))), {row: [row] for row in states}
+            least: dict[Row, Any] = {row: states[row].implied if row in states else part.forbidden[row] for row in rows}
+            most = dict[Row, int]()
+            for i in [*(i for i in axes[::-1] if i != axis), axis]:
+                # Rows of the other axes, without axis i: their states are at least what is chosen, and at most 1.
+                below = dict[Row, object]()
+                for key, own in members.items():
+                    end = f" {most[key]} {len(own) - 1} * + {len(own)} d" if len(own) > 1 else ""
+                    below[key] = derive([single[i][row] for row in own], end)
+                if i == axis:
+                    break
+                place, u, groups = axes.index(i), scope[i], defaultdict[Row, list[Row]](list)
+                for key in least:
+                    groups[key[:place] + key[place + 1 :]].append(key)
+                    below.setdefault(key, formula.literal(u, key[place]))
+                given = {g: [*(least[k] for k in keys), formula.at_least[u]] for g, keys in groups.items()}
+                least = {g: derive(numbers, " s") for g, numbers in given.items()}
+                most = {g: derive([*(below[k] for k in keys), formula.at_most[u]]) for g, keys in groups.items()}
+                members = {g: [row for k in keys for row in members.get(k, ())] for g, keys in groups.items()}
+                members = {g: own for g, own in members.items() if own}
+                axes.remove(i)
+            ends = [(least[a,], below.get((a,), formula.literal(v, a))) for a in range(sizes[axis])]
+            if axis == 0:
+                above = derive([*(least for least, _ in ends), formula.at_least[v]])
+                self._ones.append((str(above), str(derive([*(most for _, most in ends), formula.at_most[v]]))))
+                kept += map(int, self._ones[-1])
+            self._uses += [(str(least), str(most)) for least, most in ends]
+            kept.extend(n for pair in ends for n in pair if isinstance(n, int))
+        self._delete(sorted({*used} - {*kept}))
+
+
+def added(parts: Iterable[str]) -> str:
+    """The sum of constraints in reverse Polish notation."""
+    first, *rest = parts
+    return " ".join([first, *(f"{part} +" for part in rest)])
