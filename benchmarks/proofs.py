@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,9 @@ from pathlib import Path
 from measuring import ROOT, describe_run, instances, print_table, run_used
 
 FAMILIES = ("spot5/*.spot", "wcsp/**/*.wcsp")
+
+VERIPB_SECONDS = 300
+"""Time limit of ``veripb`` for a proof."""
 
 HEAD = ["instance", "solve s", "with proof s", "OPB KB", "proof KB", "rows", "proven", "check s", "VeriPB s"]
 
@@ -43,13 +47,16 @@ def row_of(path: Path, time_limit: str) -> list[str] | None:
             return []
         checker = str(ROOT / "tools" / "check_proof.py")
         checked, _, seconds = run_used([sys.executable, "-I", checker, str(opb), str(proof)])
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        refusal = veripb_refuses(opb, proof)
+        before, slow = resource.getrusage(resource.RUSAGE_CHILDREN), ""
+        try:
+            refusal = veripb_refuses(opb, proof, seconds=VERIPB_SECONDS)
+        except subprocess.TimeoutExpired:
+            refusal, slow = None, "not finished"
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if checked.returncode or refusal:
             print(f"{path}: {checked.stderr.strip()} {refusal}", file=sys.stderr)
             return None
-        other = "" if refusal is None else f"{after.ru_utime - before.ru_utime:.1f}"
+        other = slow if refusal is None else f"{after.ru_utime - before.ru_utime:.1f}"
         rows = done.stdout.partition("proof: ")[2].partition(" rows")[0].rpartition("; ")[2]
         sizes = [f"{file.stat().st_size / 1000:.0f}" for file in (opb, proof)]
         words = checked.stdout.split()[1:]

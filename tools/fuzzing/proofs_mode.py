@@ -49,12 +49,15 @@ def claim_of(opb: Path, proof: Path) -> Any:
         return checker().check(formula, text)
 
 
-def veripb_refuses(opb: Path, proof: Path, program: str | None = None) -> str | None:
-    """Why ``veripb`` refuses a proof; empty where it accepts, None where it is not there, or inexact."""
+def veripb_refuses(opb: Path, proof: Path, program: str | None = None, seconds: float | None = None) -> str | None:
+    """Why ``veripb`` refuses a proof; empty where it accepts, None where it is not there, or inexact.
+
+    It raises :class:`subprocess.TimeoutExpired` after some seconds.
+    """
     program = program or shutil.which("veripb")
     if program is None:
         return None
-    done = subprocess.run([program, str(opb), str(proof)], capture_output=True, text=True)
+    done = subprocess.run([program, str(opb), str(proof)], capture_output=True, text=True, timeout=seconds)
     if "Unsupported version" in done.stdout + done.stderr:
         formula, text = opb.read_text(), proof.read_text()
         if any(len(word.lstrip("+-")) > EXACT_DIGITS for word in (formula + text).split()):
@@ -63,7 +66,7 @@ def veripb_refuses(opb: Path, proof: Path, program: str | None = None) -> str | 
             return None
         older = proof.with_suffix(".older.pbp")
         older.write_text(_older(text))
-        done = subprocess.run([program, str(opb), str(older)], capture_output=True, text=True)
+        done = subprocess.run([program, str(opb), str(older)], capture_output=True, text=True, timeout=seconds)
     return "" if done.returncode == 0 and "succeeded" in done.stdout else done.stdout + done.stderr
 
 
