@@ -13,7 +13,7 @@ from oocbe.kernels.cuda.complete import complete, complete_product, complete_run
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT
-from tests.helpers.complete_buckets import CASES, check, random_bucket
+from tests.helpers.complete_buckets import CASES, check, expected, random_bucket
 
 pytestmark = pytest.mark.gpu
 
@@ -44,6 +44,8 @@ def test_small_buckets_as_large_ones(cuda, small_thresholds, semiring, dtype):
         bucket = random_bucket(
             np.random.default_rng(seed), semiring, dtype, sizes, min(eliminated, len(sizes)), functions
         )
+        if semiring is SUM_PRODUCT and dtype == "int16":
+            assume(expected(bucket, semiring).max() <= np.iinfo(dtype).max)
         check(cuda, bucket, semiring, dtype)
 
     run()
