@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ import pytest
 from oocbe.errors import InternalError
 from oocbe.kernels.cuda.transfer import columns as columns_module
 from oocbe.kernels.cuda.transfer import filling
-from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+from oocbe.kernels.cuda.transfer.conveyor import SECONDS, Conveyor
 from oocbe.kernels.cuda.transfer.pinned import pinned_region
 from tests.helpers.lazy_device import take_the_place_of_cupy
 
@@ -152,6 +153,17 @@ def test_a_ring_is_filled_by_threads_of_their_own(device, monkeypatch, cores, ho
         conveyor.pieces(compute)
     assert seen == [[column.tolist() for column in piece] for piece in pieces]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
+
+
+@pytest.mark.parametrize("is_ring", [True, False])
+def test_the_interpreter_is_handed_over_quickly_unless_a_ring_is_filled(device, is_ring):
+    """A ring's threads hardly need it, and each hand-over delays the one that queues kernels."""
+    pieces = made_pieces(False) if is_ring else [[Unread(c) for c in columns] for columns in made_pieces(False)]
+    before, within = sys.getswitchinterval(), []
+    with Conveyor(pieces) as conveyor:
+        conveyor.pieces(lambda number, columns: within.append(sys.getswitchinterval()))
+    assert within == [pytest.approx(before if is_ring else SECONDS)] * len(pieces)
+    assert sys.getswitchinterval() == before
 
 
 @pytest.mark.parametrize("failing", [0, 4])

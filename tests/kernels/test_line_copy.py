@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.kernels.cpu.line_copy import copy_past_caches
+from oocbe.kernels.cpu.line_copy import copy_past_caches, wait_for_piece
+from oocbe.kernels.cpu.native import LINE_BYTES
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000, 10_007])
@@ -31,3 +32,12 @@ def test_other_arrays_are_refused():
         copy_past_caches(np.zeros(3), np.zeros(4))
     with pytest.raises(ValueError, match="do not fit"):
         copy_past_caches(np.zeros(3, dtype=np.int64), np.zeros(3))
+
+
+def test_a_wait_for_a_piece_ends_when_all_threads_have_copied_it_or_after_some_sleeps():
+    state = np.zeros((3 + 2, LINE_BYTES // 8), dtype=np.int64)
+    state[:3, 0] = 5, 4, 5
+    assert wait_for_piece(state, 3) == 3
+    assert wait_for_piece(state, 4) == 1  # the second thread is late
+    state[1, 0] = 5
+    assert wait_for_piece(state, 4) == 3

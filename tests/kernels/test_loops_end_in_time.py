@@ -192,6 +192,7 @@ LOOPS = {
     "join_reduce._accumulate_bucket": WITHIN_PIECE,
     "join_reduce._join_reduce": PIECES,
     "line_copy._copy_lines": "a part of a piece that goes to a device: some tens of megabytes",
+    "line_copy.wait_for_piece": "ten sleeps of some microseconds",
     "line_copy.fill_ring": "its conveyor says when it is to end, which is looked at before each piece",
     "linear_bounds._relaxed": LINEAR,
     "linear_bounds._multiplier": LINEAR,

@@ -28,6 +28,9 @@ from oocbe.kernels.cpu.native import (
 PAUSE_MICROSECONDS = 20
 """Sleep of a thread that waits for a free stretch in a ring; copying a piece takes twenty times as long."""
 
+POLLS = 10
+"""Maximum number of such sleeps in one wait for a piece: then the caller looks for errors and free memory."""
+
 
 @jit
 def _copy_lines(target: Any, source: Any, lines: Any) -> Any:
@@ -87,3 +90,20 @@ def fill_ring(copies: Any, ring: Any, state: Any, thread: Any) -> Any:
         finish_lines()
         set_number_at(own, piece + 1)
     return len(copies)
+
+
+@jit
+def wait_for_piece(state: Any, piece: Any) -> Any:
+    """Wait, without the interpreter, until all threads of :func:`fill_ring` have copied a piece; or for :data:`POLLS`.
+
+    state : as there.
+    """
+    line = state.itemsize * state.shape[1]
+    thread, polls = 0, 0
+    while thread < len(state) - 2 and polls < POLLS:
+        if number_at(state.ctypes.data + thread * line) > piece:
+            thread += 1
+        else:
+            pause(PAUSE_MICROSECONDS)
+            polls += 1
+    return thread

@@ -93,7 +93,7 @@ def counted(bits: Any, rows: int) -> Marked:
 def counted_together(marks: Sequence[tuple[Any, int]]) -> list[Marked]:
     """Marks, bits and number of rows each, with their counts, which are read together; does not wait for the device."""
     befores = [prefix_sum(ONES, bits) for bits, _ in marks]
-    read = Readback(*(before[-1:] for before in befores))
+    read = Readback(*befores, last=True)
     pairs = zip(marks, befores, strict=True)
     return [Marked(bits, before, rows, read, place) for place, ((bits, rows), before) in enumerate(pairs)]
 

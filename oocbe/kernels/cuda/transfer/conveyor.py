@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
 from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
@@ -266,7 +266,8 @@ class Conveyor:
 
     def __enter__(self) -> Self:
         self.stream.__enter__()
-        self._switching = quick_switching()
+        # With a ring, few threads need the interpreter: each hand-over costs the caller more than its waits.
+        self._switching: AbstractContextManager[None] = quick_switching() if self._loader is None else nullcontext()
         self._switching.__enter__()
         return self
 

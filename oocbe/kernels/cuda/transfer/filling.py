@@ -11,7 +11,6 @@ from which the device reads it: neither the copy nor the transfer then takes ban
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import InternalError
-from oocbe.kernels.cpu.line_copy import copy_past_caches, fill_ring
+from oocbe.kernels.cpu.line_copy import copy_past_caches, fill_ring, wait_for_piece
 from oocbe.kernels.cpu.native import LINE_BYTES
 from oocbe.kernels.cuda.transfer.columns import Column, Columns, bytes_of, carved, is_pinned, room_of
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
@@ -47,9 +46,6 @@ PART_BYTES = 8 << 20
 RING_PARTS = 6
 """Capacity of a ring, in parts: filled, on the bus, or to be filled again. 48 MiB stay in the caches; with 128 MiB, the
 speed of copies to and from the device together fell from 50 to 38 GB/s each way."""
-
-RING_SLEEP = 2e-5
-"""Polling interval of a ring's progress, in seconds: a small part of a part's time on the bus."""
 
 
 class _Filled(NamedTuple):
@@ -192,7 +188,7 @@ class RingFilling:
             elif any(not thread.is_alive() and self._filled[n] <= self._next for n, thread in enumerate(self._threads)):
                 raise InternalError(f"a thread that fills pinned memory ended before part {self._next}")
             else:
-                time.sleep(RING_SLEEP)
+                wait_for_piece(self._state, self._next)  # polls of the interpreter would delay the caller's thread
         part = carved(self._rooms[self._next % len(self._rooms)], [self._parts[self._next]])[0]
         self._next += 1
         return part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from itertools import accumulate
 from typing import Any
 
@@ -20,6 +21,12 @@ THREADS = 64
 WORD = 4
 """Bytes moved by a thread at a time; all dtypes here are multiples."""
 
+PLACE_BYTES = 4096
+"""Pinned memory that is kept for later copies, in bytes; longer ones take their own."""
+
+_places: defaultdict[int, deque[tuple[NDArray[np.uint8], Any]]] = defaultdict(deque)
+"""Of each device: pinned memory and an event of earlier copies."""
+
 
 class Readback:
     """Starts a copy of small arrays of one dtype to the host after the work queued so far; later work does not delay
@@ -27,45 +34,53 @@ class Readback:
 
     Parameters
     ----------
-    arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each.
+    arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each. last : copy only the last entry of each.
     """
 
-    def __init__(self, *arrays: Any) -> None:
-        stream = cupy().cuda.get_current_stream()
-        dtype, size = arrays[0].dtype, sum(a.size for a in arrays)
-        # The device writes to it directly.
-        memory = cupy().cuda.alloc_pinned_memory(size * dtype.itemsize)
-        self._numbers = np.frombuffer(memory, dtype, size)
-        place = self._numbers.ctypes.data
+    def __init__(self, *arrays: Any, last: bool = False) -> None:
+        module = cupy()
+        dtype = arrays[0].dtype
         assert dtype.itemsize % WORD == 0, dtype
-        self._event = cupy().cuda.Event(disable_timing=True)
+        sizes = [dtype.itemsize if last else a.nbytes for a in arrays]
+        starts = [a.data.ptr + a.nbytes - size for a, size in zip(arrays, sizes, strict=True)]
+        self._dtype, self._nbytes = dtype, sum(sizes)
+        self._free = _places[module.cuda.runtime.getDevice()]
+        # The device writes to the memory directly.
+        if self._nbytes <= PLACE_BYTES and self._free:
+            self._memory, self._event = self._free.pop()
+        else:
+            size = max(self._nbytes, PLACE_BYTES)
+            self._memory = np.frombuffer(module.cuda.alloc_pinned_memory(size), np.uint8, size)
+            self._event = module.cuda.Event(disable_timing=True)
+        place = self._memory.ctypes.data
         try:
             for first in range(0, len(arrays), PARTS):
-                part = arrays[first : first + PARTS]
-                ends = list(accumulate(a.nbytes // WORD for a in part))
-                parts = np.zeros(2 * PARTS + 1, dtype=np.uint64)
-                parts[: len(part)] = [a.data.ptr for a in part]
-                parts[PARTS + 1 :] = ends[-1]
-                parts[PARTS + 1 : PARTS + 1 + len(part)] = ends
+                ends = list(accumulate(size // WORD for size in sizes[first : first + PARTS]))
+                empty = PARTS - len(ends)
+                numbers = *starts[first : first + PARTS], *[0] * empty, 0, *ends, *[ends[-1]] * empty
+                parts = np.array(numbers, dtype=np.uint64)
                 launch(kernel("readback", "read_back"), 1, THREADS, parts, np.uint64(place))
                 place += ends[-1] * WORD
         finally:
             # The arrays may return to the pool at once: later work in the stream runs after the read.
-            self._event.record(stream)
+            self._event.record(module.cuda.get_current_stream())
 
     def __del__(self) -> None:
-        # Pinned memory must not return to its pool before the kernel has written to it.
+        # Pinned memory must not be used again before the kernel has written to it.
         event = getattr(self, "_event", None)
         if event is not None:
             event.synchronize()
+            if len(self._memory) == PLACE_BYTES:
+                self._free.append((self._memory, event))
 
     def numbers(self) -> NDArray[Any]:
         """The arrays' entries, concatenated; waits for them."""
         self._event.synchronize()
-        return self._numbers
+        found: NDArray[Any] = self._memory[: self._nbytes].view(self._dtype)
+        return found.copy()
 
 
 def last_entries(*arrays: Any) -> list[int]:
     """The last entry of each array; waits once for all."""
-    found: list[int] = Readback(*(a[-1:] for a in arrays)).numbers().tolist()
+    found: list[int] = Readback(*arrays, last=True).numbers().tolist()
     return found
