@@ -143,7 +143,9 @@ class JoinElimination(Step):
         """Sort two tables by the variables that stay and find the groups that both have."""
         outer, inner = without_lonely(tables, (*self.kept, *self.gone), kernels, piece_rows)
         rows1, rows2 = (
-            arrange(table, (*self.kept, *self.gone, *own), (*own, *self.kept), self.dtype, kernels, piece_rows)
+            arrange(
+                table, (*self.kept, *self.gone, *own), self._order(table, own, kernels), self.dtype, kernels, piece_rows
+            )
             for table, own in ((outer, self.own_outer), (inner, self.own_inner))
         )
         eliminated = outer.layout.select(self.gone)
@@ -159,6 +161,18 @@ class JoinElimination(Step):
         )
         groups = match(rows1, rows2, self.kept, kernels, piece_rows)
         return PreparedElimination(rows1, rows2, groups, plan, self.semiring, kernels, piece_rows)
+
+    def _order(self, table: Table, own: tuple[str, ...], kernels: Backend) -> tuple[str, ...]:
+        """Variables to sort a table by, the least significant first.
+
+        A device sorts long runs by the eliminated variables as well: in one sort with the others, where there is one.
+        """
+        order = (*own, *self.kept)
+        if kernels.name != "cuda" or (table.is_sorted and table.scope[-len(order) :] == order):
+            return order
+        from oocbe.kernels.cuda.pairs.join_reduce import DENSE_BITS
+
+        return (*self.gone, *order) if table.layout.select(self.gone).bits > DENSE_BITS else order
 
     def rows(
         self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from oocbe.algebra.elimination import JoinElimination
 from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import ModelError, ValueRangeError
@@ -189,3 +192,17 @@ def test_an_unknown_setting_is_named_with_the_known_ones():
     for operator in (lambda t, **s: join_sum(t, t, **s), lambda t, **s: maximise(t, "x", **s)):
         with pytest.raises(TypeError, match=r"argument 'memry'; settings of operators: output, memory"):
             operator(column([1]), memry="1GiB")
+
+
+@pytest.mark.parametrize(
+    ("domain", "is_sorted", "kernels", "order"),
+    [(100, False, "cuda", ("e", "a", "k")), (8, False, "cuda", ("a", "k")), (100, False, "cpu", ("a", "k")),
+     (100, True, "cuda", ("a", "k"))],
+)  # fmt: skip
+def test_long_runs_are_sorted_together_with_the_rest_on_a_device(domain, is_sorted, kernels, order):
+    """A second sort of the runs took longer than all else before the join."""
+    layouts = [Layout(("e", own, "k"), (domain, 4, 4)) for own in ("a", "b")]
+    keys, values = np.arange(4, dtype=np.uint64)[np.newaxis], np.arange(4, dtype=np.int32)
+    tables = [Table(layout, keys, values, MAX_SUM, is_sorted) for layout in layouts]
+    step = JoinElimination.of(tables, ("e",), [values[[0, -1]]] * 2)
+    assert step._order(tables[0], ("a",), SimpleNamespace(name=kernels)) == order
