@@ -85,6 +85,25 @@ def test_the_best_values_of_many_variables_are_found_by_search_after_the_others_
     check("MMAP", problem, result, query)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_best_assignment_is_found_below_the_large_costs_or_above_them(monkeypatch, seed):
+    """Penalties of 1e-4 beside values near 1: with and without an assignment that avoids all of them."""
+    random = np.random.default_rng(seed)
+    functions = []
+    for _ in range(18):
+        scope = random.choice(8, 2, replace=False).tolist()
+        values = random.uniform(0.9, 1, (2, 2)) * np.where(random.random((2, 2)) < (0.2, 0.4)[seed % 2], 1e-4, 1)
+        functions.append(oocbe.Function.from_array(scope, values))
+    names = tuple(oocbe.Variable(f"v{i}", 2) for i in range(8))
+    problem = oocbe.Problem(names, tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    monkeypatch.setattr(module, "LEVELS", ())
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    result = oocbe.anytime("MAP", problem)
+    assert result.status == "exact"
+    assert module._large_cost(module.negated(replace(module.at_temperature(problem, 1.0), semiring=module.MAX_SUM)))
+    check("MAP", problem, result, ())
+
+
 def test_linear_constraints_of_a_marginal_map_are_refused_and_not_left_out():
     problem = random_network(np.random.default_rng(2), variables=4, zeros=0.0)
     linear = LinearConstraint((0, 1, 3), tuple(np.arange(problem.sizes[v]) for v in (0, 1, 3)), 1)

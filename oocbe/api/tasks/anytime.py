@@ -39,6 +39,7 @@ from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.elimination.reformulation import negated
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
@@ -47,6 +48,7 @@ from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
 from oocbe.model.results.numerals import logarithm_of
+from oocbe.model.results.result import UNPROVEN
 from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import peak_memory
@@ -79,6 +81,10 @@ PLAN_SHARE = 0.07
 
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
+
+WIDE_GAP, LEVEL_SHARE = 10.0, 0.5
+"""Ratio of two successive costs from which the larger one is taken for a penalty, and the share of the time for a
+search of an assignment without penalties."""
 
 SEARCH_SHARE = 0.95
 """Share of the remaining time for the search of a best assignment, which has bounds and estimates of its own."""
@@ -522,17 +528,38 @@ def _explain_summed(
 
 
 def _solve(energies: Problem, options: SolveOptions, best: _Best) -> None:
-    """The best assignment of all variables by elimination and search."""
-    result = solve(replace(energies, semiring=MAX_SUM), replace(options, semiring=None))
-    if result.bound is not None:
-        best.bound(upper=result.bound)
-    value = -math.inf if result.value is None else float(result.value)
-    if result.assignment is not None and (best.value is None or value >= best.value):
-        best.assignment = {v: result.assignment[v] for v in best.assignment or ()}
-        best.value, best.method = value, "search"
-        best.bound(lower=value)
-    if result.status in ("optimal", "infeasible"):
-        best.exact(value, "elimination and search")
+    """The best assignment of all variables by elimination and search: first below the large costs, then below the best
+    one found."""
+    costs = negated(replace(energies, semiring=MAX_SUM))
+
+    def search(limit: float | None) -> None:
+        result = solve(costs, replace(options, semiring=None, ub=limit))
+        if result.bound is not None:
+            best.bound(upper=-float(result.bound if limit is None else min(result.bound, limit)))
+        if result.assignment is not None and result.value is not None and -result.value >= best.lower:
+            best.assignment = {v: result.assignment[v] for v in best.assignment or ()}
+            best.value, best.method = -float(result.value), "search"
+            best.bound(lower=best.value)
+        is_all = limit is None or (best.value is not None and limit >= -best.value)
+        if is_all and result.status not in UNPROVEN:
+            best.exact(-math.inf if best.value is None else best.value, "elimination and search")
+
+    level = _large_cost(costs)
+    if level is not None:
+        with _limited(LEVEL_SHARE * _remaining()):
+            search(level)
+    if not best.is_exact():
+        search(None if best.value is None else -best.value)
+
+
+def _large_cost(costs: Problem) -> float | None:
+    """The least sum of values with one large cost: the costs above the last wide gap are; None: there is none."""
+    least = costs.extremes.least.tolist()
+    pairs = zip(costs.functions, least, strict=True)
+    levels = np.unique(np.concatenate([[0.0], *(f.values - x for f, x in pairs)]))
+    levels = levels[levels > ROUNDING * levels[-1]]
+    above = np.flatnonzero(levels[1:] >= WIDE_GAP * levels[:-1])
+    return float(costs.constant + sum(least) + levels[1 + above[-1]]) if len(above) else None
 
 
 def _weight_of(energies: Problem, values: Mapping[int, int], options: SolveOptions) -> tuple[float, bool]:

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 def asks_weights(task: str, problem: Problem, options: SolveOptions) -> bool:
     """Whether :func:`weighted_count` answers: a count of a file with a further question, or in floats.
 
-    Raises
-    ------
     UnsupportedError : the file has a question that the task would leave out.
     """
     is_weighted = task == "count" and (problem.counting is not None or options.float_counts)
@@ -268,8 +266,6 @@ def tables_of_count(
 ) -> tuple[Problem, Callable[[Problem, SolveOptions], list[OrderChoice]] | None]:
     """The problem whose tables give the count, and what finds its orders, the best first; None: all are permitted.
 
-    Raises
-    ------
     UnsupportedError : a hidden variable in a linear constraint that rows carry.
     """
     _refuse_carried(problem, weights.hidden)
