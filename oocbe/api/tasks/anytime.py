@@ -4,7 +4,7 @@
 |---|---|---|---|
 | ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set; a search if factors of several variables only forbid | weighted mini-buckets, belief propagation |
 | ``MAR`` | marginal of each variable | elimination, in memory or out of core | belief propagation |
-| ``MAP`` | best assignment | the task ``mpe`` | its best assignment and bound |
+| ``MAP`` | best assignment | elimination and search, below large costs first | its best assignment and bound |
 | ``MMAP`` | best values of query variables, the others summed out | the others summed out, then as ``MAP``; elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
 
 Evidence and propagation come first: impossible values and rows are removed before the search for an order. A share of
