@@ -498,17 +498,19 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     if not is_whole:
         with _attempt(best):
             seconds = min(EXPLANATION_SECONDS, EXPLANATION_SHARE * _remaining())
-            explanation = answered("mpe", problem, replace(options, time_limit=seconds)).assignment
-            if explanation is not None:
-                weigh({v: explanation[v] for v in query}, "values of the best assignment found")
+            found = _Best(assignment=dict.fromkeys(range(len(problem.variables)), 0))
+            with _limited(seconds):
+                _solve(energies, replace(options, time_limit=None), found)
+            if found.assignment and found.value is not None:
+                weigh({v: found.assignment[v] for v in query}, "values of the best assignment found")
     with _attempt(best, SEARCH_SHARE if is_whole else EXACT_SHARE):
         if is_whole:
             _solve(energies, options, best)
         else:
-            found = marginal_map(energies, {}, {}, query, memory)
-            assert found is not None  # the weight would be 0, and propagation or mini-buckets would have found it
-            best.assignment = {v: found[0][v] for v in query}
-            best.exact(found[1], "elimination of a constrained order")
+            explained = marginal_map(energies, {}, {}, query, memory)
+            assert explained is not None  # the weight would be 0, and propagation or mini-buckets would have found it
+            best.assignment = {v: explained[0][v] for v in query}
+            best.exact(explained[1], "elimination of a constrained order")
     for graph in graphs:
         if best.is_exact():
             return
