@@ -307,6 +307,7 @@ LOOPS = {
     "clause_learning.watch": DECISION,
     "clause_learning.watch_all": ONE_PASS,
     "components._cached": COMPONENT,
+    "components._keep_together": COMPONENT,
     "components._pack": COMPONENT,
     "components._sort": COMPONENT,
     "components._visit": COMPONENT,
