@@ -36,12 +36,15 @@ PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ font-family: system-ui, sans-serif; color: #1a202c; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; border-bottom: 1px solid #e2e8f0; }}
-svg {{ max-width: 100%; height: auto; }} pre {{ white-space: pre-wrap; }}
+:root {{ color-scheme: light dark; }}
+body {{ font-family: system-ui, sans-serif; max-width: 96rem; margin: 1.5rem auto; padding: 0 1rem; }}
+main {{ columns: 24rem; column-gap: 2rem; }} .wide {{ column-span: all; }}
+section {{ overflow-x: auto; }} p {{ overflow-wrap: anywhere; }} th {{ white-space: nowrap; }}
+h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; border-bottom: 1px solid #8888; break-after: avoid; }}
+svg {{ width: 100%; height: auto; border-radius: 4px; }} td {{ font-variant-numeric: tabular-nums; }}
 </style></head><body>
 <h1>{title}</h1>
-{body}
+<main>{body}</main>
 </body></html>
 """
 
@@ -89,7 +92,7 @@ def write_report(
     from oocbe.formats.files import write_bytes
     from oocbe.runtime.pictures.html import card, grid, paragraph
 
-    parts = [result._repr_html_(), *_pictures(problem, result)]
+    parts = [result._repr_html_(), *map(paragraph, _meaning(result)), *_pictures(problem, result)]
     buckets = getattr(result, "buckets", ())
     if buckets:
         ranked = sorted(enumerate(buckets, start=1), key=lambda pair: -pair[1].bytes)[:LARGEST_MESSAGES]
@@ -115,8 +118,30 @@ def write_report(
     settings = [(name.replace("_", "-"), value) for name, value in options.to_json().items()]
     parts += ["<h2>Settings</h2>", card("", settings), "<h2>Versions</h2>", card("", _versions())]
     title = escape(f"{result.problem}: {getattr(result, 'task', 'optimum')}, {result.status}")
-    write_bytes(report, PAGE.format(title=title, body="\n".join(parts)).encode())
+    first, *others = "\n".join(parts).split("<h2>")
+    sections = [f'<section class="wide">{first}']
+    sections += [f'<section class="{"wide" * ("<svg" in own)}"><h2>{own}' for own in others]
+    write_bytes(report, PAGE.format(title=title, body="</section>\n".join([*sections, ""])).encode())
     note(f"wrote {report}")
+
+
+def _meaning(result: Result | TaskResult) -> Iterator[str]:
+    """What the value is, in a sentence; none without a value."""
+    from oocbe.model.results.result import Result
+    from oocbe.runtime.pictures.html import shown
+
+    if result.value is None or not isinstance(result, Result):
+        return
+    value, schedule = f"The value {shown(result.value)} is", result.schedule
+    if schedule is not None:
+        yield (
+            f"{value} the weight of the photographs left out, which is minimised; the profit {schedule.profit:,} is "
+            f"that of the photographs taken. Together they are the weight of all, {schedule.possible:,}."
+        )
+        return
+    how = {"min": "least that was found", "max": "greatest that was found"}.get(result.sense, "sum of all assignments")
+    proof = "; a proof shows that none is better" if result.status == "optimal" else ""
+    yield f"{value} what the problem's functions give the assignment in {result.semiring}, the {how}{proof}."
 
 
 def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:

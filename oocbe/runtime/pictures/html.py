@@ -8,7 +8,7 @@ from html import escape
 
 STYLE = (
     "border-collapse:collapse;font-size:90%;margin:0.3em 0",
-    "text-align:left;padding:1px 12px 1px 0;vertical-align:top;font-weight:normal;color:#666",
+    "text-align:left;padding:1px 12px 1px 0;vertical-align:top;font-weight:normal;opacity:0.7",
     "text-align:left;padding:1px 12px 1px 0;vertical-align:top",
 )
 """Styles of a table, of the name of a fact, and of its content; inline, as notebooks remove style sheets."""

@@ -144,36 +144,39 @@ def course(
     curve: Sequence[tuple[float, int | float | None, int | float | None]],
     buckets: Sequence[tuple[str, int, int]],
 ) -> Picture:
-    """Bound and value over time, and rows of each bucket's message.
+    """Bound and value over time, and rows of each bucket's message; the title says what is not drawn.
 
     curve : seconds, bound, value. buckets : variable, rows, bytes, in elimination order.
     """
-    figure = _figure(9, 3.8)
-    known, rows = figure.subplots(1, 2)
+    drawn = ((1, "bound", BLUE), (2, "value", ORANGE))
     end = max((seconds for seconds, _, _ in curve), default=0.0)
-    for place, name, colour in ((1, "bound", BLUE), (2, "value", ORANGE)):
-        points = [(point[0], point[place]) for point in curve if point[place] is not None]
-        if points:
-            times, numbers = zip(*[*points, (end, points[-1][1])], strict=True)
-            known.step(times, numbers, where="post", color=colour, label=name, marker=".", markersize=5)
-    known.set(xlabel="seconds since the problem was read", title="what was known")
-    if curve and curve[0][0] >= (1 - MARGIN) * end:
-        summary = "\n".join(f"{name} {number:,}" for name, number in zip(("bound", "value"), curve[-1][1:], strict=True)
-                         if number is not None)  # fmt: skip
-        _say_in(known, f"after {end:.2g} s, all at once:\n{summary}")
-    elif known.lines:
+    last = [f"{name} {number:,}" for place, name, _ in drawn if curve and (number := curve[-1][place]) is not None]
+    has_curve, said = bool(last) and curve[0][0] < (1 - MARGIN) * end, [_plain(title)]
+    figure = _figure(9, 3.8)
+    panes = figure.subplots(1, max(1, has_curve + bool(buckets)), squeeze=False)[0]
+    if has_curve:
+        known = panes[0]
+        for place, name, colour in drawn:
+            points = [(point[0], point[place]) for point in curve if point[place] is not None]
+            if points:
+                times, numbers = zip(*[*points, (end, points[-1][1])], strict=True)
+                known.step(times, numbers, where="post", color=colour, label=name, marker=".", markersize=5)
+        known.set(xlabel="seconds since the problem was read", title="what was known")
         known.legend()
         known.set_xlim(-MARGIN * end, (1 + MARGIN) * end)  # the first and the last mark are seen whole
     else:
-        _say_in(known, "no bound and no assignment")
+        said.append(f"after {end:.2g} s, all at once: {', '.join(last)}" if last else "no bound and no assignment")
     if buckets:
+        rows = panes[-1]
         _bars(rows, range(1, 1 + len(buckets)), [done[1] for done in buckets], width=1.0)
         rows.set(xlabel="bucket, in elimination order", ylabel="rows of its message")
         rows.xaxis.set_major_locator(MaxNLocator(integer=True))
+        rows.set_title("messages of the last elimination")
     else:
-        _say_in(rows, "no elimination took place")
-    rows.set_title("messages of the last elimination")
-    figure.suptitle(_plain(title), fontsize=11)
+        said.append("no elimination took place")
+    if not has_curve and not buckets:
+        panes[0].set_axis_off()
+    figure.suptitle("; ".join(said), fontsize=11)
     return figure
 
 
@@ -185,13 +188,6 @@ def _bars(axes: Axes, places: Sequence[int] | Sequence[str], numbers: Sequence[i
         axes.set_yscale("log")
     else:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _say_in(axes: Axes, text: str) -> None:
-    """A sentence in place of a missing curve."""
-    axes.clear()
-    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
-    axes.set_axis_off()
 
 
 def bounds(title: str, entries: Sequence[tuple[int, int | float | None, int | float | None, int]]) -> Picture:

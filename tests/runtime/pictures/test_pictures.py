@@ -79,8 +79,9 @@ def test_marks_of_a_course_are_within_its_axes():
     picture = course("x", [(1.0, 3, None), (2.0, 4, 9), (4.0, 9, 9)], [])
     left, right = picture.axes[0].get_xlim()
     assert left < 0 < 4.0 < right < 4.5
-    told = course("x", [(3.99, 3, None), (4.0, 9, 9)], []).axes[0].texts
-    assert "all at once" in told[0].get_text() and "value 9" in told[0].get_text()
+    told = course("x", [(3.99, 3, None), (4.0, 9, 9)], []).get_suptitle()
+    assert told == "x; after 4 s, all at once: bound 9, value 9; no elimination took place"
+    assert course("x", [], [("v", 3, 24)]).get_suptitle() == "x; no bound and no assignment"
 
 
 def test_marginals_show_names_and_labels():
@@ -121,16 +122,16 @@ def test_the_curve_ends_at_the_result(solved):
 
 
 def test_what_was_known_all_at_once_is_said_and_not_drawn(solved):
-    known = replace(solved, anytime=(KnownAt(0.25, 2112, 2112),)).plot().axes[0]
-    (text,) = (text.get_text() for text in known.texts)
-    assert text == "after 0.25 s, all at once:\nbound 2,112\nvalue 2,112"
+    picture = replace(solved, anytime=(KnownAt(0.25, 2112, 2112),)).plot()
+    assert picture.get_suptitle() == "daily: optimal; after 0.25 s, all at once: bound 2,112, value 2,112"
+    assert [axes.get_title() for axes in picture.axes] == ["messages of the last elimination"]
 
 
 @pytest.mark.parametrize(("rows", "scale"), [((8, 4), "linear"), ((0, 7), "linear"), ((1, 5, 900), "log")])
 def test_bars_have_numbers_beside_them(solved, rows, scale):
     picture = replace(solved, buckets=tuple(BucketDone(str(n), n, 8 * n) for n in rows)).plot()
     picture._repr_png_()  # texts are made where it is drawn
-    axis = picture.axes[1]
+    axis = picture.axes[-1]
     low, high = axis.get_ylim()
     shown = [t for t in axis.yaxis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
     assert (axis.get_yscale(), len(shown) >= 2) == (scale, True)
@@ -166,6 +167,8 @@ def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, sol
     assert not re.search(r'(src|href)="(?!#)', re.sub(r"<svg.*?</svg>", "", html, flags=re.S))
     assert "<script" not in html
     assert f"{solved.schedule.profit:,} of {solved.schedule.possible:,}" in html
+    assert "The value 2,112 is the weight of the photographs left out, which is minimised; the profit 12,042" in html
+    assert html.count("<section") == html.count("<h2>") + 1
     assert oocbe.__version__ in html
 
 
