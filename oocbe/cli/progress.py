@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from oocbe.elimination.plan.plan import Plan
+    from oocbe.model.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
 """Time between two log lines, in seconds, if standard error is no terminal."""
@@ -51,7 +52,10 @@ class SilentObserver(Observer):
 
 
 class VerboseObserver(SilentObserver):
-    """Prints the plan, then a line for each bucket."""
+    """Prints the plan, a line for each bucket and each change of the bounds, and at the end what the solvers gained."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
 
     def started(self, plan: Plan) -> None:
         """Print the plan."""
@@ -62,8 +66,16 @@ class VerboseObserver(SilentObserver):
         note(_bucket_line(number, total, variable, rows, bytes))
 
     def bounds_changed(self, lower: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
-        """Print the bounds and the incumbent."""
-        note(f"{_bounds_line(lower, value)} ({why})")
+        """Print the time, the bounds and the incumbent."""
+        note(f"{seconds(time.monotonic() - self._begin)}: {_bounds_line(lower, value)} ({why})")
+
+    def finished(self, result: Result) -> None:
+        """Print a table of the solvers of a search with bounds."""
+        if result.solvers:
+            note(f"{'solver':<16}{'time':>10}{'steps':>8}{'bound raised':>14}{'better found':>14}{'of the gap':>12}")
+        for own in sorted(result.solvers, key=lambda own: -own.seconds):
+            gains = f"{own.steps:>8,}{own.raised:>14,}{own.found:>14,}{own.closed:>12.0%}"
+            note(f"{own.name:<16}{seconds(own.seconds):>10}{gains}")
 
 
 class LogObserver(SilentObserver):

@@ -11,6 +11,7 @@ import pytest
 from oocbe.cli import progress
 from oocbe.cli.output import seconds, text_of_rows
 from oocbe.cli.progress import BarObserver, LogObserver, SilentObserver, VerboseObserver, observer_for
+from oocbe.model.results.progress_curve import SolverShare
 
 
 def play(observer: SilentObserver) -> None:
@@ -19,7 +20,7 @@ def play(observer: SilentObserver) -> None:
         observer.started(plan)
         for number in (1, 2, 3):
             observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
-        observer.finished(cast(Any, None))
+        observer.finished(cast(Any, SimpleNamespace(solvers=())))
 
 
 def test_the_observer_fits_the_flags_and_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +107,21 @@ def test_verbose_has_a_line_a_bucket(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr()
     assert shown.out == ""
     assert [line.split(",")[0] for line in shown.err.splitlines()[-3:]] == [f"bucket {n} of 3" for n in (1, 2, 3)]
+
+
+def test_verbose_has_times_of_bounds_and_a_table_of_the_solvers(capsys: pytest.CaptureFixture[str]) -> None:
+    observer = VerboseObserver()
+    observer.bounds_changed(3, 9, "depth", None)
+    shares = (SolverShare("bounds", 0.5, 1, 1, 0, 0.25), SolverShare("depth", 1.5, 1200, 2, 3, 0.75))
+    observer.finished(cast(Any, SimpleNamespace(solvers=shares)))
+    line, *table = capsys.readouterr().err.splitlines()
+    assert line.partition(": ")[2] == "bound 3, incumbent 9, gap 6 (67 %) (depth)"
+    assert [row.split() for row in table[1:]] == [
+        ["depth", "1.50", "s", "1,200", "2", "3", "75%"],
+        ["bounds", "500.0", "ms", "1", "1", "0", "25%"],
+    ]
+    observer.finished(cast(Any, SimpleNamespace(solvers=())))
+    assert capsys.readouterr().err == ""
 
 
 def test_the_bar_ends_when_the_solve_raises(capsys: pytest.CaptureFixture[str]) -> None:
