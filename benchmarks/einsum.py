@@ -1,0 +1,144 @@
+"""Contractions by ``oocbe.einsum`` beside opt_einsum with NumPy, sums of products of float64 on the CPU.
+
+    python benchmarks/einsum.py                              # all contractions
+    python benchmarks/einsum.py --names "chain,K4" --markdown
+
+Each system contracts the same random arrays in a process of its own: processor seconds of the contraction, after a
+first one of arrays with axes of 2 that loads what it needs, and peak memory of the process above that before it. Both
+follow the path that opt_einsum finds. Where a contraction has a memory limit, the largest intermediate exceeds it:
+oocbe has ``memory=``, which lets that go to disk; the address space of opt_einsum's process is limited to as much more
+than it has, once with its path, and once with its ``memory_limit``, which avoids large intermediates. Results are
+compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from measuring import describe_run, print_table, run_child
+
+
+class Contraction(NamedTuple):
+    """An expression whose indices have all the same size; ``memory`` : limit in MiB, 0 without."""
+
+    expression: str
+    size: int
+    memory: int = 0
+
+
+def ladder(length: int) -> str:
+    """A grid of two rows, whose tensors share an index with each neighbour, of letters."""
+    letters = [chr(0x4E00 + number) for number in range(3 * length)]
+    top, low, rung = letters[:length], letters[length : 2 * length], letters[2 * length :]
+    terms = [top[n] + (top[n - 1] if n else "") + rung[n] for n in range(length)]
+    terms += [low[n] + (low[n - 1] if n else "") + rung[n] for n in range(length)]
+    return ",".join(terms) + "->" + top[-1] + low[-1]
+
+
+CONTRACTIONS = {
+    "matrix product": Contraction("ij,jk->ik", 1000),
+    "ring of four": Contraction("abi,bcj,cdk,dai->jk", 40),
+    "triangle, batched": Contraction("abx,bcx,cax->x", 160),
+    "ladder of 30": Contraction(ladder(30), 12),
+    "K4": Contraction("abc,ade,bdf,cef->", 48),
+    "K4, 128 MiB": Contraction("abc,ade,bdf,cef->", 80, 128),
+    "K5, 64 MiB": Contraction("abcd,aefg,behi,cfhj,dgij->", 16, 64),
+    "octahedron, 64 MiB": Contraction("abcd,aefg,behi,cfjk,dhjl,gikl->", 16, 64),
+}
+
+SYSTEMS = ("oocbe", "opt_einsum", "memory_limit")
+
+
+def child(system: str, name: str) -> None:
+    """Contract once, and print seconds, peak memory and a sum of the result."""
+    expression, size, memory = CONTRACTIONS[name]
+    import opt_einsum
+
+    terms = expression.partition("->")[0].split(",")
+
+    def run(size: int, limit: int) -> Any:
+        generator = np.random.default_rng(0)
+        arrays = [generator.random((size,) * len(term)) for term in terms]
+        cells = limit * 2**20 // 8 if limit and system == "memory_limit" else None
+        path = opt_einsum.contract_path(expression, *arrays, memory_limit=cells)[0]
+        begin = time.process_time()
+        if system == "oocbe":
+            import oocbe
+
+            given = {"memory": f"{limit}MiB"} if limit else {}
+            found = oocbe.einsum(expression, *arrays, optimize=path, backend="cpu", **given)
+        else:
+            found = opt_einsum.contract(expression, *arrays, optimize=path)
+        return found, time.process_time() - begin
+
+    run(2, 0)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if memory and system != "oocbe":
+        inputs = sum(8 * size ** len(term) for term in terms)
+        most = pages * resource.getpagesize() + inputs + memory * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    found, seconds = run(size, memory)
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(json.dumps({"seconds": seconds, "peak": peak, "answer": float(np.sum(found))}))
+
+
+def largest(contraction: Contraction) -> int:
+    """Cells of the largest intermediate of opt_einsum's path."""
+    import opt_einsum
+
+    shapes = [(contraction.size,) * len(term) for term in contraction.expression.partition("->")[0].split(",")]
+    found = opt_einsum.contract_path(contraction.expression, *shapes, shapes=True)[1]
+    return int(found.largest_intermediate)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:4])
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", help=f"which, by their begin, separated by commas: {'; '.join(CONTRACTIONS)}")
+    parser.add_argument("--seconds", type=float, default=120.0, help="wall seconds of a process (default 120)")
+    parser.add_argument("--markdown", action="store_true", help="a table for RESULTS.md")
+    options = parser.parse_args()
+    begins = tuple((options.names or "").split(","))
+    rows = []
+    for name, contraction in CONTRACTIONS.items():
+        if not name.startswith(begins):
+            continue
+        answers, shown = list[float](), dict[str, str]()
+        seconds: dict[str, float] = {}
+        for system in SYSTEMS if contraction.memory else SYSTEMS[:2]:
+            try:
+                found = run_child(__file__, [system, name], options.seconds)
+            except subprocess.TimeoutExpired:
+                shown[system] = f"over {options.seconds:.0f} s"
+            except RuntimeError as error:
+                shown[system] = "out of memory" if "MemoryError" in str(error) else "failed"
+                if shown[system] == "failed":
+                    print(f"{name}, {system}: {error}", file=sys.stderr)
+            else:
+                answers.append(found["answer"])
+                seconds[system] = found["seconds"]
+                shown[system] = f"{found['seconds']:.2f} s, {found['peak']:,.0f} MiB"
+        if not np.allclose(answers, answers[:1] or 0, rtol=1e-6):
+            raise SystemExit(f"{name}: the answers differ: {answers}")
+        theirs = min((s for system, s in seconds.items() if system != "oocbe"), default=None)
+        ratio = f"{theirs / seconds['oocbe']:.2f}" if theirs is not None and "oocbe" in seconds else ""
+        cells = f"{8 * largest(contraction) / 2**20:,.0f} MiB"
+        rows.append([name, str(contraction.size), cells, *(shown.get(system, "") for system in SYSTEMS), ratio])
+    head = ["contraction", "size of an index", "largest intermediate", "oocbe", "opt_einsum"]
+    print_table([[*head, "with memory_limit", "opt_einsum / oocbe"], *rows], options.markdown)
+    print(describe_run(("opt_einsum",)))
+
+
+if __name__ == "__main__":
+    main()
