@@ -17,7 +17,7 @@ from oocbe.certificates.cost_shifting import Shifts, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
 from oocbe.certificates.making import SHARE, Claim, Maker
 from oocbe.certificates.opb import Formula, Row
-from oocbe.certificates.veripb import LIMITS, ProofWriter, TooManyRowsError, Written, predicted_rows
+from oocbe.certificates.veripb import ProofWriter, TooManyRowsError, Written
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.files import text_written
@@ -31,6 +31,9 @@ from oocbe.runtime.interruption import listening
 
 MOST_ROWS = 1_000_000
 """Rows of all buckets of a proof at most, forbidden ones included; some 300 bytes of the proof each."""
+
+LINEAR_ROWS = 10_000
+"""Rows of a linear constraint at most that takes part as a table where nothing is eliminated."""
 
 ROWS_A_SECOND = 10_000
 """Expected speed of writing, in rows a second, where a time limit is left."""
@@ -105,11 +108,13 @@ class ProofTask:
                 now = time.perf_counter()
                 most = int(min(MOST_ROWS, ROWS_A_SECOND * max(end - now, 1.0)))
                 last = now + min(self._options.bound_seconds, (end - now) / 2)
-                for order, limit in self._orders(most, is_closed):
+                for order in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
-                        writer = ProofWriter(self.formula, file.write, order, limit, most, last)
-                        written = writer.write(assignment, steps, found)
-                    if written is not None and (written.is_closed or limit):
+                        rows = min(most, LINEAR_ROWS) if order is None else most
+                        written = ProofWriter(self.formula, file.write, order, rows, last).write(
+                            assignment, steps, found
+                        )
+                    if written is not None and (written.is_closed or order is not None):
                         break
             except BaseException as error:
                 if not interruption.caused(error):
@@ -121,7 +126,7 @@ class ProofTask:
         if result.status in PROVEN and not written.is_closed:
             missing = (
                 f"the proof shows {note} only: complete buckets, with linear constraints as tables, have more than "
-                f"{most:,} rows; a linear program and mini-buckets leave a gap"
+                f"{most:,} rows; a search and a linear program leave a gap"
             )
         about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
         return replace(result, notes=(*result.notes, about)), missing
@@ -144,8 +149,8 @@ class ProofTask:
         seconds = min(FIRST_SHARE * self._options.bound_seconds, (end - now) / 2)
         if assignment is not None or formula.limit is not None:
             most = formula.most if assignment is None else formula.solution(assignment)[1] - 1
-        if seconds <= 0:
-            return None
+        if seconds <= 0 or all(len(table.scope) < 2 for table in formula.tables):
+            return None  # linear programs give shorter proofs of costs over single variables
         found = shifts_of(formula, formula.forbidden, most, now + seconds)
         return None if found is None or found.tree is None else found
 
@@ -180,25 +185,12 @@ class ProofTask:
         _, objective = self.formula.solution(found)
         return found if objective <= self.formula.most else None
 
-    def _orders(self, most: int, is_closed: bool) -> Iterator[tuple[list[int], float]]:
-        """Orders of elimination, each with a limit on the rows of a bucket; the last has at most ``most`` rows. Where
-        the steps of a certificate leave nothing, the first one has no rows."""
-        formula, problem = self.formula, self.formula.problem
-        scopes = [t.scope for t in formula.tables] + [scope for scope, _ in formula.forbidden]
-        linear = [tuple(sorted(c.scope)) for c, _ in formula.linear if c.can_bind]
-        natural = list(range(len(problem.variables)))
-        orders = [natural]
-        if is_closed:
-            yield natural, 0
-        if problem.variables:
-            found = search_orders(problem, "auto", ORDER_SECONDS, self._options.seed, deadline=Deadline(None))
-            orders = [*(list(choice.order) for choice in found), natural]
-            if found and sum(found[0].predicted_rows) <= most:
-                yield orders[0], math.inf  # buckets may have few permitted rows
-        for limit in LIMITS:
-            within = [scope for scope in linear if math.prod(problem.sizes[v] for v in scope) <= limit]
-            rows = [predicted_rows(scopes + within, problem.sizes, order, limit, most) for order in orders]
-            if min(rows) <= most:
-                yield orders[rows.index(min(rows))], limit
-                return
-        yield natural, 0
+    def _orders(self, most: int, is_closed: bool) -> Iterator[list[int] | None]:
+        """Orders of elimination, None for a proof without; the first one where nothing should be left to eliminate."""
+        problem = self.formula.problem
+        if is_closed or not problem.variables:
+            yield None
+        found = search_orders(problem, "auto", ORDER_SECONDS, self._options.seed, deadline=Deadline(None))
+        if found and sum(found[0].predicted_rows) <= most:
+            yield list(found[0].order)
+        yield None

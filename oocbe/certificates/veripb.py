@@ -14,14 +14,13 @@ remains is the proof that the objective is at least the root's cost. A row of th
 forbidden becomes a forbidden row: a clause.
 
 All steps are sums of rows that are written once: the size of a proof is proportional to the rows of the buckets times
-the number of tables. Buckets beyond a limit are split into mini-buckets, which prove a lower bound.
+the number of tables.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -38,9 +37,6 @@ LINE = 4_000
 
 DELETED = 200
 """Constraints that a line deletes at most."""
-
-LIMITS = (math.inf, 1e6, 3e5, 1e5, 3e4, 1e4, 3e3, 1e3, 300, 100, 30)
-"""Limits on the rows of a bucket, the largest first; beyond a limit, buckets are split."""
 
 
 class TooManyRowsError(Exception):
@@ -62,64 +58,28 @@ class Written(NamedTuple):
         return self.is_infeasible or self.lower == self.upper
 
 
-def split(scopes: list[Row], sizes: tuple[int, ...], limit: float) -> list[tuple[Row, list[int]]]:
-    """Groups of the scopes of a bucket within a limit on rows: the union, and the members. Larger scopes are left
-    out."""
-    groups: list[tuple[set[int], list[int]]] = []
-    for i in sorted(range(len(scopes)), key=lambda i: -len(scopes[i])):
-        for union, members in groups:
-            if math.prod(sizes[v] for v in union.union(scopes[i])) <= limit:
-                union.update(scopes[i])
-                members.append(i)
-                break
-        else:
-            if math.prod(sizes[v] for v in scopes[i]) <= limit:
-                groups.append((set(scopes[i]), [i]))
-    return [(tuple(sorted(union)), members) for union, members in groups]
-
-
-def predicted_rows(scopes: list[Row], sizes: tuple[int, ...], order: list[int], limit: float, most: float) -> float:
-    """Rows of all buckets along an order, forbidden ones included; a number above ``most`` as soon as they are more."""
-    place = {v: i for i, v in enumerate(order)}
-    buckets: dict[int, set[Row]] = defaultdict(set)
-    for scope in scopes:
-        if scope:
-            buckets[min(scope, key=place.__getitem__)].add(scope)
-    total = 0.0
-    for v in order:
-        for union, _ in split(sorted(buckets.pop(v, ())), sizes, limit):
-            total += math.prod(float(sizes[u]) for u in union)
-            if total > most:
-                return total
-            rest = tuple(u for u in union if u != v)
-            if rest:
-                buckets[min(rest, key=place.__getitem__)].add(rest)
-    return total
-
-
 class ProofWriter:
     """Writes the proof of a formula.
 
     Parameters
     ----------
-    formula : of the problem. write : takes text. order : of elimination. limit : rows of a bucket, forbidden ones
-        included. most : rows of all buckets, without forbidden ones. end : of searches, as of
-        :func:`time.perf_counter`.
+    formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
+        buckets, and of a linear constraint that is written as a table. end : of the search, as of
+        :func:`time.perf_counter`; None: there is none.
     """
 
     def __init__(
         self,
         formula: Formula,
         write: Callable[[str], object],
-        order: list[int],
-        limit: float = math.inf,
+        order: list[int] | None,
         most: float = math.inf,
-        end: float = -math.inf,
+        end: float | None = None,
     ) -> None:
-        self._formula, self._write, self._limit, self._order, self._most = formula, write, limit, order, most
-        self._end = end
+        self._formula, self._write, self._order, self._most, self._end = formula, write, order, most, end
         self._sizes = formula.problem.sizes
-        self._last, self._place = formula.constraints, {v: i for i, v in enumerate(order)}
+        self._last, given = formula.constraints, range(len(self._sizes)) if order is None else order
+        self._place = {v: i for i, v in enumerate(given)}
         self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
         self._tables: dict[int, list[CostTable]] = defaultdict(list)
         self._forbidden: dict[int, list[tuple[Row, dict[Row, int]]]] = defaultdict(list)
@@ -212,11 +172,11 @@ class ProofWriter:
             self._add_forbidden(scope, clauses)
         for linear, constraint in formula.linear:
             rows = math.prod(self._sizes[v] for v in linear.scope)
-            if linear.can_bind and rows <= min(self._limit, self._most):
+            if linear.can_bind and rows <= self._most:
                 order = tuple(sorted(linear.scope))
                 self._add_forbidden(order, dict(self._excluded(linear, constraint)))
         root: tuple[int, int | None] = 0, None
-        if self._contradiction is None and time.perf_counter() < self._end:
+        if self._contradiction is None and self._end is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
             found = shifts_of(formula, forbidden, None if improving is None else most, self._end)
             if found is not None and improving is None and found.tree is None:
@@ -225,7 +185,7 @@ class ProofWriter:
             if found is not None:
                 root = self._shift(found, improving)
         lower = 0
-        for v in self._order:
+        for v in self._order or ():
             if self._contradiction is not None:
                 return 0, None
             check_deadline()
@@ -322,30 +282,11 @@ class ProofWriter:
 
     def _bucket(self, v: int) -> int:
         """Eliminate a variable; returns what it adds to the lower bound."""
-        tables, forbidden = self._tables.pop(v, []), self._forbidden.pop(v, [])
-        scopes = [t.scope for t in tables] + [scope for scope, _ in forbidden]
-        lower, groups = 0, split(scopes, self._sizes, self._limit)
-        within = {i for _, members in groups for i in members}
-        for table in (t for i, t in enumerate(tables) if i not in within):
-            for row, cost in table.costs.items():
-                self._sum(f"{table.names[row]} {cost} *")
-        for union, members in groups:
-            own = [tables[i] for i in members if i < len(tables)]
-            lower += self._group(v, union, own, forbidden)
-            if self._contradiction is not None:
-                return 0
-        self._flush()
-        dead = [scope for scope in self._states if v in scope]
-        numbers = [n for s in dead for state in self._states.pop(s).values() for n in (state.implies, state.implied)]
-        self._delete([n for n in numbers if n is not None])
-        self._delete([n for _, clauses in forbidden for n in clauses.values()])
-        return lower
-
-    def _group(self, v: int, union: Row, tables: list[CostTable], forbidden: list[tuple[Row, dict[Row, int]]]) -> int:
-        """Eliminate a variable from tables within a scope."""
-        formula, rest = self._formula, tuple(u for u in union if u != v)
+        tables, forbidden, formula = self._tables.pop(v, []), self._forbidden.pop(v, []), self._formula
+        union = tuple(sorted({v}.union(*(t.scope for t in tables), *(scope for scope, _ in forbidden))))
+        rest = tuple(u for u in union if u != v)
         earlier = [f for u in rest for f in self._forbidden.get(u, ()) if set(f[0]) <= set(rest)]
-        own = [f for f in forbidden if set(f[0]) <= set(union)] + earlier
+        own = [*forbidden, *earlier]
         while len(tables) > 1:
             a, b = _nearest(tables, self._sizes)
             target = tuple(sorted({*a.scope, *b.scope}))
@@ -385,6 +326,11 @@ class ProofWriter:
         self._add_forbidden(rest, clauses)
         if made.costs and rest:
             self._tables[self._first(rest)].append(made)
+        self._flush()
+        dead = [scope for scope in self._states if v in scope]
+        numbers = [n for s in dead for state in self._states.pop(s).values() for n in (state.implies, state.implied)]
+        self._delete([n for n in numbers if n is not None])
+        self._delete([n for _, clauses in forbidden for n in clauses.values()])
         return 0 if rest else least
 
     def _permitted_rows(self, scope: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> Iterator[Row]:

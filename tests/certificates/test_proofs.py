@@ -22,7 +22,7 @@ from oocbe.certificates.cost_shifting import shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.opb import Formula
 from oocbe.certificates.proofs import ProofTask
-from oocbe.certificates.veripb import ProofWriter, predicted_rows
+from oocbe.certificates.veripb import ProofWriter
 from oocbe.cli.main import app
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -50,12 +50,12 @@ def formula_of(seed: int) -> tuple[Formula, dict[str, Any]] | None:
         return None
 
 
-def proof_of(formula: Formula, seed: int, assignment: tuple[int, ...] | None, limit: float = math.inf) -> str:
+def proof_of(formula: Formula, seed: int, assignment: tuple[int, ...] | None) -> str:
     """A proof along a random order."""
     order = list(range(len(formula.problem.variables)))
     random.Random(seed).shuffle(order)
     lines: list[str] = []
-    ProofWriter(formula, lines.append, order, limit).write(assignment)
+    ProofWriter(formula, lines.append, order).write(assignment)
     return "".join(lines)
 
 
@@ -94,7 +94,7 @@ def test_formula_read_as_a_problem_has_the_same_optimum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))
-def test_elimination_proves_the_optimum_and_mini_buckets_bound_it(seed: int) -> None:
+def test_elimination_proves_the_optimum(seed: int) -> None:
     found = formula_of(seed)
     if found is None:
         return
@@ -108,8 +108,6 @@ def test_elimination_proves_the_optimum_and_mini_buckets_bound_it(seed: int) -> 
         assert claim.kind == "UNSAT" or (claim.kind, claim.lower) == ("BOUNDS", None)
     elif formula.objective:
         assert claim.lower == claim.upper == formula.solution(assignment)[1]
-    loose = checker().check(io.StringIO(text), io.StringIO(proof_of(formula, seed, assignment, 12)))
-    assert is_implied(loose, claim)
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))
@@ -140,7 +138,7 @@ def test_steps_of_a_certificate_prove_what_they_say(seed: int, monkeypatch: pyte
     monkeypatch.setattr(Sum, "derived", kept)
     lines: list[str] = []
     order = list(range(len(formula.problem.variables)))
-    ProofWriter(formula, lines.append, order, math.inf if seed % 3 else 12).write(assignment, steps)
+    ProofWriter(formula, lines.append, order if seed % 3 else None).write(assignment, steps)
     claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
     assert {number: checked[number] for number in derived} == derived
     if assignment is None or best is None:
@@ -215,7 +213,7 @@ def random_costs(seed: int, variables: int, size: int, arity: int, count: int, m
 def test_search_closes_proofs_of_costs_over_several_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: int, size: int, arity: int, count: int
 ) -> None:
-    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 100)  # neither mini-buckets nor linear programs close
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 100)  # no elimination
     for seed in range(examples(3)):
         problem = random_costs(seed, variables, size, arity, count)
         proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
@@ -236,7 +234,7 @@ def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.M
         found = shifts_of(formula, formula.forbidden, most, math.inf)
         assert found is not None and found.tree is None and found.root.bound > 0
         lines: list[str] = []
-        ProofWriter(formula, lines.append, list(range(10)), 0, end=math.inf).write(best)
+        ProofWriter(formula, lines.append, None, end=math.inf).write(best)
         claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
         assert claim.lower == -(-found.root.bound // SCALE) and (claim.upper is None or claim.lower <= claim.upper)
 
@@ -373,7 +371,7 @@ def test_gap_of_a_proof_is_reported_and_exits_with_20(tmp_path: Path, monkeypatc
     words = ["solve", str(DAILY), "--order-seconds", "0.1", "--proof", str(proof), "--opb", str(opb)]
     done = CliRunner().invoke(app, [*words, "--bound-seconds", "0"])
     assert done.exit_code == 20, done.output
-    assert "mini-buckets leave a gap" in done.output
+    assert "a linear program leave a gap" in done.output
     claim = claim_of(opb, proof)
     assert claim.lower is not None and claim.lower < claim.upper == 2112 - scale_and_offset(opb)[1]
     assert not [path for path in tmp_path.iterdir() if path not in (proof, opb)]
@@ -419,9 +417,12 @@ def test_bound_at_a_time_limit_is_certified(tmp_path: Path) -> None:
     assert claim.lower is not None and 1000 < claim.lower + offset < claim.upper + offset == 2112
 
 
-def test_buckets_with_more_rows_than_a_float_holds_are_too_many() -> None:
-    scope = tuple(range(2000))
-    assert predicted_rows([scope], (2,) * 2000, list(scope), math.inf, 1e6) > 1e6
+def test_buckets_with_more_rows_than_a_float_holds_are_too_many(tmp_path: Path) -> None:
+    scope = tuple(range(1100))
+    constraints = (Constraint(scope, np.zeros((1, len(scope)), dtype=int)),)
+    problem = Problem(tuple(Variable(str(v), 2) for v in scope), (Function.from_array((0,), [0, 1]),), constraints)
+    task = ProofTask(problem, SolveOptions(), tmp_path / "p", tmp_path / "o")
+    assert list(task._orders(10**6, False)) == [None]
 
 
 def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
