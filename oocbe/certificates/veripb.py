@@ -87,6 +87,7 @@ class ProofWriter:
         self._parts: list[str] = []
         self._length = self._named = self._rows = 0
         self._contradiction: int | None = None
+        self._proven = 0  # by steps of a certificate
 
     def write(
         self, assignment: Row | None, steps: dict[str, Any] | None = None, found: Shifts | None = None
@@ -141,6 +142,7 @@ class ProofWriter:
         bound, kept = planes.bound, set(planes.units.values())
         if bound is not None:
             kept.add(bound.number)
+            self._proven = bound.degree
         self._delete([n for n in range(begin, self._last + 1) if n not in kept])
         for (v, a), number in planes.units.items():
             self._add_forbidden((v,), {(a,): number})
@@ -153,14 +155,15 @@ class ProofWriter:
 
     def _shift(self, found: Shifts, improving: int | None) -> tuple[int, int | None]:
         """Write a search; returns the lower bound of its root, and the number of its constraint."""
-        planes = ShiftedCosts(self._formula, self._derive, self._delete, self._state, found, improving)
         lower, number = -(-found.root.bound // SCALE), None
-        if found.tree is not None:
-            self._contradiction = planes.close()
-        elif lower > 0:
-            number = planes.bound()
-        for scope in found.parts:
-            self._states.pop(scope, None)
+        if found.tree is not None or lower > self._proven:
+            planes = ShiftedCosts(self._formula, self._derive, self._delete, self._state, found, improving)
+            if found.tree is not None:
+                self._contradiction = planes.close()
+            else:
+                number = planes.bound()
+            for scope in found.parts:
+                self._states.pop(scope, None)
         return (0, None) if number is None else (lower, number)
 
     def _lower(self, improving: int | None, most: float) -> tuple[int, int | None]:

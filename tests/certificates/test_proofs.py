@@ -237,6 +237,19 @@ def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.M
         ProofWriter(formula, lines.append, None, end=math.inf).write(best)
         claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
         assert claim.lower == -(-found.root.bound // SCALE) and (claim.upper is None or claim.lower <= claim.upper)
+        if best is not None:  # nothing is written for a bound that steps of a certificate reach
+            writer = ProofWriter(formula, lines.append, None, end=math.inf)
+            writer._proven = claim.lower
+            writer.write(best)
+            assert "red " not in "".join(lines[lines.index(lines[0], 1) :])
+
+
+def test_proof_of_a_resumed_solve_is_written_from_the_start(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"order_seconds": 0.1, "bounds": "none", "workdir": tmp_path / "run"}
+    oocbe.solve(DAILY, **options)
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    assert oocbe.solve(DAILY, **options, resume=True, proof=proof, opb=opb).value == 2112
+    assert claim_of(opb, proof)[1:] == (2112 - scale_and_offset(opb)[1],) * 2
 
 
 def test_search_proves_that_nothing_is_feasible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
