@@ -44,7 +44,7 @@ MOST_CONSTRAINTS = 200_000
 LARGEST_SUM = 2**53
 """Costs that add up to this have no linear program."""
 
-FIRST_SHARE = 0.1
+FIRST_SHARE = 0.25
 """Share of ``--bound-seconds`` for a search before the linear program."""
 
 ORDER_SECONDS = 0.5
