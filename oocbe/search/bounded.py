@@ -222,7 +222,8 @@ class BoundedSolve(SubSolver):
         after = searches.first_seconds
         # The first linear program of a large photograph problem takes a second, that of a choice of warehouses a tenth.
         first_step = FIRST_SECONDS if searches.waits_for_bounds and not searches.form.is_supply else 0.0
-        portfolio.add("bounds", self, replace(TERMS["bounds"], after=after, first_step=first_step))
+        begin = 0.0 if searches.waits_for_bounds else after
+        portfolio.add("bounds", self, replace(TERMS["bounds"], after=begin, first_step=first_step))
         portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
         if self._options.bounds == "auto":
             portfolio.add("mini-buckets", self.mini_buckets, replace(TERMS["mini-buckets"], after=after))

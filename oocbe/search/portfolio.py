@@ -38,7 +38,7 @@ class Parameters:
     soon_seconds : a solver is expected to end soon if its estimated remaining time is at most this, in seconds, or at
         most the time elapsed. It then gets this much time before it counts, as estimates are wrong at times.
     behind, behind_factor : factor of the weights of the searches if other solvers have closed more than ``behind`` of
-        the gap between the searches' own lower bound and the incumbent.
+        the gap between the searches' own lower bound and the incumbent, and the search has had ``near_seconds``.
     idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
         last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
         depth-first search often proves the optimum at once after a long time without progress.
@@ -242,7 +242,7 @@ class Portfolio:
         lower = self._known.lower
         if terms.leading > 1.0 and solver.lower is not None and lower is not None and solver.lower >= lower:
             return weight * terms.leading
-        if solver.lower is not None and self._is_behind:
+        if solver.lower is not None and solver.seconds > parameters.near_seconds and self._is_behind:
             weight *= parameters.behind_factor
         idle = solver.seconds - member.progress_at
         if solver.is_coarse and not member.progress_at and idle >= parameters.coarse_seconds:

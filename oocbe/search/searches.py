@@ -144,7 +144,9 @@ class Searches:
 
     @property
     def first_seconds(self) -> float:
-        """Virtual time of the searches before the first bound, in seconds."""
+        """Virtual time, in seconds, of the searches before other solvers join; bounds that come first join at once."""
+        if self.form.is_supply:  # a search ends where cuts stall, and elimination rarely does
+            return FIRST_SECONDS
         if self.waits_for_bounds or not self.portfolio.members:
             return 0.0
         return FIRST_SECONDS if "reduced" in self.portfolio.members else LINEAR_FIRST_SECONDS
@@ -200,6 +202,11 @@ DENSE = 0.15
 choice forbids most of the rest. Photograph problems have at most an eighth."""
 
 
+FEW_EXCLUDED = 1 << 10
+"""Maximum number of forbidden pairs of a supply problem for a first depth-first search; it is then laid out in some
+hundredths of a second."""
+
+
 class RowProblem:
     """A min-sum problem in the forms of the searches over rows.
 
@@ -246,10 +253,13 @@ class RowProblem:
     def goes_first(self) -> bool:
         """Whether depth-first search runs briefly before all else: for problems other than packing, and for packing
         with binary domains, such as set covers: it closes a hundred sets in a tenth of a second, and cuts take seconds.
+        The linear program of a supply problem is as fast, unless the problem is small.
         """
         if not self.is_packing or self.graph is not None:
             return True
-        return max(self.problem.sizes, default=0) <= 2 and not self.is_supply
+        if self.is_supply:
+            return sum(len(c.tuples) for c in self.problem.constraints) <= FEW_EXCLUDED
+        return max(self.problem.sizes, default=0) <= 2
 
     @cached_property
     def is_packing(self) -> bool:

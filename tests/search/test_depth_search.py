@@ -40,7 +40,8 @@ from oocbe.search.kernels.cpu.depth_first import (
     MOST_TRIED,
     UP_TO,
 )
-from oocbe.search.searches import Searches
+from oocbe.search.portfolio import FIRST_SECONDS
+from oocbe.search.searches import FEW_EXCLUDED, RowProblem, Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
@@ -387,6 +388,11 @@ def test_supply_is_for_linear_programs_first(seed):
     rounds = Searches(problem, SolveOptions(), SharedBounds(problem, NO_GAP, lambda *_: None), Deadline())
     rounds.first(math.inf)
     assert rounds.seconds == 0
+    rounds.open()
+    assert rounds.seconds > 0, "small problems are searched before the linear program"
+    assert rounds.first_seconds == FIRST_SECONDS, "elimination and mini-buckets come after a longer search"
+    large, _ = warehouses(7, FEW_EXCLUDED // 7 + 1, seed)
+    assert not RowProblem(large).goes_first
     assert not is_supply(conflicts(24, 0.6, seed))
     assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
     result = oocbe.solve(problem)

@@ -165,15 +165,17 @@ def test_the_best_bound_gets_more_while_it_leads():
     assert leading.seconds == before, "it had more than its share"
 
 
-def test_searches_behind_the_bounds_of_others_get_less():
-    setting = Setting(replace(PARAMETERS, idle_factor=1.0))
+@pytest.mark.parametrize(("near", "seconds"), [(0.0, 10.0), (PARAMETERS.near_seconds, 6.0)])
+def test_searches_behind_the_bounds_of_others_get_less_after_their_first_seconds(near, seconds):
+    setting = Setting(replace(PARAMETERS, idle_factor=1.0, near_seconds=near))
     for name in ("one", "other"):
         setting.add(name).lower = LEAST
     setting.add("bounds")
     setting.known.raise_lower(GREATEST - 1, "another solver")
-    setting.run(10.0)
+    setting.run(seconds)
     part = setting.log.count("bounds") / len(setting.log)
-    assert part == pytest.approx(1 / (1 + 2 * PARAMETERS.behind_factor), rel=0.1)
+    factor = 1.0 if near else PARAMETERS.behind_factor
+    assert part == pytest.approx(1 / (1 + 2 * factor), rel=0.1)
 
 
 def test_coarse_steps_may_take_as_long_as_those_before():
