@@ -52,16 +52,19 @@ def project_pair(
     """Least cost of a function over two variables for each value of one, before the share of that variable.
 
     cell : start of the table in which the ``size`` values of that variable are fastest. start, message : start of the
-    ``others`` values of the other variable in the state, and of the part of its use.
+    ``others`` values of the other variable in the state, and of the part of its use. Places are unsigned: loops over
+    signed ones, which might count from the end, are not vectorised.
     """
+    cell, start, message = np.uint64(cell), np.uint64(start), np.uint64(message)
+    others, size = np.uint64(others), np.uint64(size)
     if size == 2:  # unrolled
         one, two = REMOVED, REMOVED
         for b in range(others):
             if state[start + b] != REMOVED:
                 taken = state[message + b]
                 one = min(one, np.int32(tables[cell] - taken))
-                two = min(two, np.int32(tables[cell + 1] - taken))
-            cell += 2
+                two = min(two, np.int32(tables[cell + np.uint64(1)] - taken))
+            cell += size
         least[0], least[1] = one, two
         return
     for a in range(size):
@@ -98,9 +101,12 @@ def project_triple(
         in the table. The same of the others, b and c, with the parts of their uses; the values of c are fastest, unless
         those of the variable are.
     """
+    cell, start, size, step = np.uint64(cell), np.uint64(start), np.uint64(size), np.uint64(step)
+    start_b, message_b, size_b, step_b = np.uint64(start_b), np.uint64(message_b), np.uint64(size_b), np.uint64(step_b)
+    start_c, message_c, size_c, step_c = np.uint64(start_c), np.uint64(message_c), np.uint64(size_c), np.uint64(step_c)
     for a in range(size):
         least[a] = REMOVED
-    if step == 1:
+    if step == np.uint64(1):
         for b in range(size_b):
             if state[start_b + b] != REMOVED:
                 for c in range(size_c):

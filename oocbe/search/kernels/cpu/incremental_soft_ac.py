@@ -77,20 +77,21 @@ def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
     """:func:`project_pair` for a tie, in time linear in the domain sizes: its table has two distinct rows and
     columns."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
-    start, message, value = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TIED_VALUE]
+    start, message = np.uint64(near[i, OTHER + PLACE]), np.uint64(near[i, OTHER + MESSAGE])
+    value, others, size = np.uint64(near[i, TIED_VALUE]), np.uint64(near[i, OTHER + SIZE]), np.uint64(size)
     within, outside = REMOVED, REMOVED
     if near[i, TIE] == MEMBER:
-        for b in range(near[i, OTHER + SIZE]):
+        for b in range(others):
             if state[start + b] != REMOVED:
                 rest = np.int32(-state[message + b])
                 within = rest if b == value else within
                 outside = outside if b == value else min(outside, rest)
-        cell = near[i, TABLE] + value * size
+        cell = np.uint64(near[i, TABLE]) + value * size
         for a in range(size):
             least[a] = within if tables[cell + a] == 0 else outside
         return
-    cell = near[i, TABLE] + value
-    for b in range(near[i, OTHER + SIZE]):
+    cell = np.uint64(near[i, TABLE]) + value
+    for b in range(others):
         if state[start + b] != REMOVED:
             rest = np.int32(-state[message + b])
             if tables[cell] == 0:
@@ -129,19 +130,20 @@ def _project_triple(network: Any, node: Any, i: Any, start: Any, size: Any) -> A
 def _project_small_triple(network: Any, node: Any, i: Any) -> Any:
     """:func:`_project_triple` for three variables with two values each, unrolled."""
     near, state, tables = node.near, node.state, network.tables
-    start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
-    start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
+    start_b, message_b = np.uint64(near[i, OTHER + PLACE]), np.uint64(near[i, OTHER + MESSAGE])
+    start_c, message_c = np.uint64(near[i, THIRD + PLACE]), np.uint64(near[i, THIRD + MESSAGE])
+    step_b, step_c, one = np.uint64(near[i, OTHER + STEP]), np.uint64(near[i, THIRD + STEP]), np.uint64(1)
     # A removed value adds NO_ROW, which excludes its tuples.
     b_0 = -np.int64(state[message_b]) if state[start_b] != REMOVED else NO_ROW
-    b_1 = -np.int64(state[message_b + 1]) if state[start_b + 1] != REMOVED else NO_ROW
+    b_1 = -np.int64(state[message_b + one]) if state[start_b + one] != REMOVED else NO_ROW
     c_0 = -np.int64(state[message_c]) if state[start_c] != REMOVED else NO_ROW
-    c_1 = -np.int64(state[message_c + 1]) if state[start_c + 1] != REMOVED else NO_ROW
-    cell, limit = near[i, TABLE], np.int64(REMOVED)
+    c_1 = -np.int64(state[message_c + one]) if state[start_c + one] != REMOVED else NO_ROW
+    cell, limit = np.uint64(near[i, TABLE]), np.int64(REMOVED)
     for a in range(2):
         with_0 = min(tables[cell] + b_0, tables[cell + step_b] + b_1) + c_0
         with_1 = min(tables[cell + step_c] + b_0, tables[cell + step_b + step_c] + b_1) + c_1
         node.least[a] = min(limit, min(with_0, with_1))
-        cell += near[i, OWN_STEP]
+        cell += np.uint64(near[i, OWN_STEP])
 
 
 @inline
@@ -188,10 +190,11 @@ def propagate_removal(network: Any, node: Any, v: Any, values: Any, radius: Any)
 @inline
 def _take_two(network: Any, node: Any, i: Any, v: Any, start: Any) -> Any:
     """:func:`_take` for a variable with two values."""
-    state, message = node.state, node.near[i, MESSAGE_PLACE]
+    state, message, start = node.state, np.uint64(node.near[i, MESSAGE_PLACE]), np.uint64(start)
+    message_1, start_1 = message + np.uint64(1), start + np.uint64(1)
     least_0, least_1 = np.int64(node.least[0]), np.int64(node.least[1])
-    cost_0, cost_1 = np.int64(state[start]), np.int64(state[start + 1])
-    taken_0, taken_1 = np.int64(state[message]), np.int64(state[message + 1])
+    cost_0, cost_1 = np.int64(state[start]), np.int64(state[start_1])
+    taken_0, taken_1 = np.int64(state[message]), np.int64(state[message_1])
     none = np.int64(0)
     more_0 = none if cost_0 == REMOVED else min(least_0 - taken_0, min(LAST_COST - cost_0, MOST_MOVED - taken_0))
     more_1 = none if cost_1 == REMOVED else min(least_1 - taken_1, min(LAST_COST - cost_1, MOST_MOVED - taken_1))
@@ -199,18 +202,19 @@ def _take_two(network: Any, node: Any, i: Any, v: Any, start: Any) -> Any:
     if more_0 <= 0 and more_1 <= 0 and not is_none_0 and not is_none_1:
         return
     keep_values(network, node, v)
-    keep_message(node, node.near[i, USE], message, 2)
+    keep_message(node, node.near[i, USE], node.near[i, MESSAGE_PLACE], 2)
     more_0, more_1 = max(none, more_0), max(none, more_1)
-    state[message], state[message + 1] = taken_0 + more_0, taken_1 + more_1
+    state[message], state[message_1] = taken_0 + more_0, taken_1 + more_1
     # No tuple: removed in :func:`collect`.
     state[start] = LAST_COST if is_none_0 else cost_0 + more_0
-    state[start + 1] = LAST_COST if is_none_1 else cost_1 + more_1
+    state[start_1] = LAST_COST if is_none_1 else cost_1 + more_1
 
 
 @inline
 def _take(network: Any, node: Any, i: Any, v: Any, start: Any, size: Any) -> Any:
     """Move the spare cost of a function to each value of one of its variables, by ``node.least``."""
-    state, least, message = node.state, node.least, node.near[i, MESSAGE_PLACE]
+    state, least, first, length = node.state, node.least, node.near[i, MESSAGE_PLACE], size
+    message, start, size = np.uint64(first), np.uint64(start), np.uint64(size)
     most = np.int32(0)
     for a in range(size):
         spare = np.int32(least[a] - state[message + a])
@@ -218,7 +222,7 @@ def _take(network: Any, node: Any, i: Any, v: Any, start: Any, size: Any) -> Any
     if most == 0:
         return
     keep_values(network, node, v)
-    keep_message(node, node.near[i, USE], message, size)
+    keep_message(node, node.near[i, USE], first, length)
     for a in range(size):
         cost, taken = state[start + a], state[message + a]
         more = min(np.int32(least[a] - taken), np.int32(LAST_COST - cost), np.int32(MOST_MOVED - taken))
@@ -262,22 +266,22 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
             _take_two(network, node, i, v, start)
         else:
             _take(network, node, i, v, start, size)
-    low = REMOVED
-    for a in range(size):
-        low = min(low, state[start + a])
+    low, first, length = REMOVED, np.uint64(start), np.uint64(size)
+    for a in range(length):
+        low = min(low, state[first + a])
     bound += low
     if bound >= need or low == REMOVED:
         # Small costs of many variables reach ``need`` at any of them; with these Max-2-SAT took four times the nodes.
         node.failures[v] += 2 * low >= need
         return need
+    if low > 0:
+        keep_values(network, node, v)
+        for a in range(length):
+            cost = state[first + a]
+            state[first + a] = cost if cost == REMOVED else np.int32(cost - low)
     for a in range(size):
-        cost = state[start + a]
-        if cost != REMOVED:
-            if cost - low + bound >= need:
-                remove(network, node, v, a, radius)
-            elif low > 0:
-                keep_values(network, node, v)
-                state[start + a] = cost - low
+        if state[start + a] != REMOVED and state[start + a] + bound >= need:
+            remove(network, node, v, a, radius)
     return bound
 
 
@@ -286,12 +290,12 @@ def _worst_losses(network: Any, node: Any, i: Any, best: Any, size: Any, need: A
     """Write to ``node.least`` the largest increase of a function's cost, over all remaining values of its other
     variables, if ``best`` replaces each value; tuples that cost ``need`` before do not count."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
-    start_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + STEP]
+    best, size, cell = np.uint64(best), np.uint64(size), np.uint64(near[i, TABLE])
+    start_b, step_b = np.uint64(near[i, OTHER + PLACE]), np.uint64(near[i, OTHER + STEP])
     for a in range(size):
         least[a] = -REMOVED
-    cell = near[i, TABLE]
     if near[i, ARITY] == 2:
-        for b in range(near[i, OTHER + SIZE]):
+        for b in range(np.uint64(near[i, OTHER + SIZE])):
             if state[start_b + b] != REMOVED:
                 cost = tables[cell + best]
                 for a in range(size):
@@ -299,10 +303,11 @@ def _worst_losses(network: Any, node: Any, i: Any, best: Any, size: Any, need: A
                     least[a] = max(least[a], loss)
             cell += size
         return
-    start_c, step_c, step = near[i, THIRD + PLACE], near[i, THIRD + STEP], near[i, OWN_STEP]
-    for b in range(near[i, OTHER + SIZE]):
+    start_c, size_c = np.uint64(near[i, THIRD + PLACE]), np.uint64(near[i, THIRD + SIZE])
+    step_c, step = np.uint64(near[i, THIRD + STEP]), np.uint64(near[i, OWN_STEP])
+    for b in range(np.uint64(near[i, OTHER + SIZE])):
         if state[start_b + b] != REMOVED:
-            for c in range(near[i, THIRD + SIZE]):
+            for c in range(size_c):
                 if state[start_c + c] != REMOVED:
                     place = cell + c * step_c
                     cost = tables[place + best * step]
@@ -351,8 +356,8 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
     """
     state, left, ahead, share = node.state, node.left, node.ahead, node.share
     start, first = network.value_start[v], network.use_start[v]
-    size = network.value_start[v + 1] - start
-    most = np.int32(0)
+    length = network.value_start[v + 1] - start
+    most, start, size = np.int32(0), np.uint64(start), np.uint64(length)
     for a in range(size):
         share[a] = np.int32(0) if state[start + a] == REMOVED else state[start + a]
         most = max(most, share[a])
@@ -388,8 +393,8 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
     for i in range(first, network.use_start[v + 1]):
         if not ahead[i - first]:
             continue
-        use, message = node.near[i, USE], node.near[i, MESSAGE_PLACE]
-        keep_message(node, use, message, size)
+        use, message = node.near[i, USE], np.uint64(node.near[i, MESSAGE_PLACE])
+        keep_message(node, use, node.near[i, MESSAGE_PLACE], length)
         for a in range(size):
             # Zero for a removed value, whose message may hold the marker.
             part = min(share[a], max(np.int32(0), np.int32(state[message + a] + MOST_MOVED)))

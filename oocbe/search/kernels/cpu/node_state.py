@@ -163,8 +163,9 @@ def near_uses(network: Any, need: Any) -> Any:
 def _keep(node: Any, place: Any, length: Any, v: Any) -> Any:
     """Save a part."""
     end, number = node.counts[KEPT], node.counts[PARTS]
-    for i in range(length):
-        node.kept[end + i] = node.state[place + i]
+    to, start = np.uint64(end), np.uint64(place)
+    for i in range(np.uint64(length)):
+        node.kept[to + i] = node.state[start + i]
     node.counts[KEPT] = end + length
     node.parts[number, 0], node.parts[number, 1], node.parts[number, 2] = place, length, v
     node.counts[PARTS] = number + 1
@@ -230,8 +231,9 @@ def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
     for number in range(node.counts[PARTS] - 1, parts - 1, -1):
         place, length, v = node.parts[number, 0], node.parts[number, 1], node.parts[number, 2]
         end -= length
-        for i in range(length):
-            node.state[place + i] = node.kept[end + i]
+        to, start = np.uint64(place), np.uint64(end)
+        for i in range(np.uint64(length)):
+            node.state[to + i] = node.kept[start + i]
         if v >= 0:
             count = 0
             for i in range(length):
