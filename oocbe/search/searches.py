@@ -203,8 +203,7 @@ choice forbids most of the rest. Photograph problems have at most an eighth."""
 
 
 FEW_EXCLUDED = 1 << 10
-"""Maximum number of forbidden pairs of a supply problem for a first depth-first search; it is then laid out in some
-hundredths of a second."""
+"""Maximum number of forbidden pairs of a supply problem that is searched before its linear program."""
 
 
 class RowProblem:
@@ -253,7 +252,6 @@ class RowProblem:
     def goes_first(self) -> bool:
         """Whether depth-first search runs briefly before all else: for problems other than packing, and for packing
         with binary domains, such as set covers: it closes a hundred sets in a tenth of a second, and cuts take seconds.
-        The linear program of a supply problem is as fast, unless the problem is small.
         """
         if not self.is_packing or self.graph is not None:
             return True

@@ -163,9 +163,8 @@ def near_uses(network: Any, need: Any) -> Any:
 def _keep(node: Any, place: Any, length: Any, v: Any) -> Any:
     """Save a part."""
     end, number = node.counts[KEPT], node.counts[PARTS]
-    to, start = np.uint64(end), np.uint64(place)
     for i in range(np.uint64(length)):
-        node.kept[to + i] = node.state[start + i]
+        node.kept[np.uint64(end) + i] = node.state[np.uint64(place) + i]
     node.counts[KEPT] = end + length
     node.parts[number, 0], node.parts[number, 1], node.parts[number, 2] = place, length, v
     node.counts[PARTS] = number + 1
@@ -231,9 +230,8 @@ def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
     for number in range(node.counts[PARTS] - 1, parts - 1, -1):
         place, length, v = node.parts[number, 0], node.parts[number, 1], node.parts[number, 2]
         end -= length
-        to, start = np.uint64(place), np.uint64(end)
         for i in range(np.uint64(length)):
-            node.state[to + i] = node.kept[start + i]
+            node.state[np.uint64(place) + i] = node.kept[np.uint64(end) + i]
         if v >= 0:
             count = 0
             for i in range(length):
