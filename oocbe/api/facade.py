@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -73,23 +73,30 @@ def solve(
     settings, begin = settings_from(options, overrides), time.perf_counter()
 
     def work(loaded: Problem) -> Result:
-        from oocbe.formats.solutions import hint_of
-
-        given = hint_of(loaded, hint)
-        from oocbe.api.solving.hints import solve_from  # after reading: a malformed file need not wait for Numba
-
+        run = solver_from(hint)  # after reading: a malformed file need not wait for Numba
         if proof is None and opb is None:
             with use_workers_of(settings, client):
-                return solve_from(loaded, given, settings, observer)
+                return run(loaded, settings, observer)
         from oocbe.certificates.proofs import ProofTask
 
         made = ProofTask(loaded, settings, proof, opb)
         with use_workers_of(settings, client):
-            result = solve_from(loaded, given, settings, observer)
+            result = run(loaded, settings, observer)
         left = None if settings.time_limit is None else begin + settings.time_limit - time.perf_counter()
         return made.write(result, left)[0]
 
     return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
+
+
+def solver_from(hint: Hint | None) -> Callable[[Problem, SolveOptions, Observer | None], Result]:
+    """The solver of problems, or the one that begins with a hint."""
+    if hint is not None:
+        from oocbe.api.solving.hints import solve_from
+
+        return partial(solve_from, hint)
+    from oocbe.api.solving.solve import solve
+
+    return solve
 
 
 def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:

@@ -142,7 +142,7 @@ def solve(
         of_one |= {"report": report, "evidence": evidence, "k": k, "temperature": temperature, "verbose": verbose}
         of_one["task"] = task != "optimum"
         return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
-    from oocbe.api.facade import use_workers_of
+    from oocbe.api.facade import solver_from, use_workers_of
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError, UsageError
     from oocbe.model.run_verb import read_and_work
@@ -196,14 +196,10 @@ def solve(
         return problem
 
     def work(problem: Problem) -> Result:
-        from oocbe.formats.solutions import hint_of
-
-        given = hint_of(problem, hint)
-        from oocbe.api.solving.hints import solve_from  # after reading: a malformed file need not wait for Numba
-
+        run = solver_from(hint)  # after reading: a malformed file need not wait for Numba
         defer_signals()
         with use_workers_of(options):
-            return solve_from(problem, given, options, observer)
+            return run(problem, options, observer)
 
     begin = time.perf_counter()
     with traced_for(report, trace) as traced:

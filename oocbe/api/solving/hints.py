@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
 from oocbe.api.solving.solve import SHORTEST_LIMIT, solve
 from oocbe.elimination.observer import Observer
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, UsageError
+from oocbe.formats.solutions import Hint, hint_of
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.semiring import Combination
@@ -20,31 +20,30 @@ HINT_SECONDS = 10.0
 """Maximum time to complete a hint, in seconds, and at most a quarter of the time limit."""
 
 
-def solve_from(
-    problem: Problem, hint: Mapping[int, int] | None, options: SolveOptions, observer: Observer | None = None
-) -> Result:
+def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
     """Solve a problem, with the best assignment that has the values of a hint as the first incumbent.
 
     The problem with these values fixed is solved first, for a short time. A note of the result says what came of it.
 
     Parameters
     ----------
-    problem, options, observer : as for :func:`oocbe.api.solving.solve.solve`, also for what is returned and raised.
-    hint : value index by variable index, valid; None or empty: no hint.
+    hint : see :func:`oocbe.formats.solutions.hint_of`. problem, options, observer : as for
+        :func:`oocbe.api.solving.solve.solve`, as are the result and the errors.
     """
-    if not hint:
+    given = hint_of(problem, hint)
+    if not given:
         return solve(problem, options, observer)
     semiring, begin, limit = options.semiring or problem.semiring, time.perf_counter(), options.time_limit
     if not semiring.selects:
         raise UsageError(f"hint: the {semiring} semiring selects no assignment; leave it out")
-    note = f"no assignment with the hint's values, of {len(hint):,} of {len(problem.variables):,} variables, "
+    note = f"no assignment with the hint's values, of {len(given):,} of {len(problem.variables):,} variables, "
     seconds = HINT_SECONDS if limit is None else min(HINT_SECONDS, limit / 4)
     first: Result | None = None
     try:
-        is_whole = len(hint) == len(problem.variables)  # nothing to search for
+        is_whole = len(given) == len(problem.variables)  # nothing to search for
         fixed = replace(options, workdir=None, resume=False, time_limit=None if is_whole else seconds)
         with unlimited() if is_whole else nullcontext():
-            first = solve(problem.with_values(hint), fixed)
+            first = solve(problem.with_values(given), fixed)
         note += "was found" if first.status in UNPROVEN else "is feasible" if options.ub is None else "is below ub"
     except RequestedEndError:
         raise
