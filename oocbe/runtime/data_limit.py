@@ -28,6 +28,10 @@ PROGRAM_DATA_BYTES = 176 << 20
 THREAD_DATA_BYTES = 8 << 20
 """Bytes of a thread's stack."""
 
+BUFFER_ITEMS = 64
+"""Length of NumPy's buffers under a limit. NumPy 2.4 crashes if an operation's buffer finds no memory, as in broadcasts
+over short rows. The default of 8,192 items takes 64 KiB; 64 items fit in memory that the heap has."""
+
 
 def mapped_data() -> int:
     """This process's data as counted by the system, in bytes."""
@@ -59,6 +63,8 @@ class DataLimit:
             return
         import resource
 
+        import numpy as np
+
         limit = mapped_data() + nbytes + PROGRAM_DATA_BYTES + threads * THREAD_DATA_BYTES
         self._original = resource.getrlimit(resource.RLIMIT_DATA)
         if self._original[0] != resource.RLIM_INFINITY and self._original[0] <= limit:
@@ -68,22 +74,33 @@ class DataLimit:
             self._limit = limit
             if self._lifts == 0:
                 self._set(limit)
+        items = np.setbufsize(BUFFER_ITEMS)
         try:
-            with self._lifted_for_threads():
+            with self._adapted_threads():
                 yield
         finally:
             self._limit = None
+            np.setbufsize(items)
             resource.setrlimit(resource.RLIMIT_DATA, self._original)
 
     @contextmanager
-    def _lifted_for_threads(self) -> Iterator[None]:
-        """Within the block the limit is lifted during the start of any thread.
+    def _adapted_threads(self) -> Iterator[None]:
+        """Within the block, the limit is lifted during the start of any thread, which has the short buffers, too.
 
         Python waits for ever for a thread that lacked memory to start.
         """
+        import numpy as np
+
         start = threading.Thread.start
 
         def lifted_start(thread: threading.Thread) -> None:
+            run = thread.run
+
+            def run_with_short_buffers() -> None:
+                np.setbufsize(BUFFER_ITEMS)
+                run()
+
+            thread.run = run_with_short_buffers  # type: ignore[method-assign]
             with self.lifted():
                 start(thread)
 

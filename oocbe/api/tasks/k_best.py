@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from oocbe.api.solving.solve import solve
 from oocbe.api.tasks.result import finished, task_result, unsatisfiable
 from oocbe.api.tasks.tables import Tables, compute_tables
-from oocbe.api.tasks.top_down import best_products, gaps, multiplies_integers, spread
+from oocbe.api.tasks.top_down import best_products, gaps, multiplies_integers
 from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
 from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.logarithms import in_logarithms
@@ -117,12 +117,12 @@ def _behind(tables: Tables, behind: NDArray[Any], evaluated: Evaluated) -> NDArr
     Products of integers exchange one factor: the completion's value is a multiple of its row's best value.
     """
     if not multiplies_integers(tables.prepared):
-        found: NDArray[Any] = spread(behind, evaluated.values) + gaps(tables, evaluated)
+        found: NDArray[Any] = behind[:, None] + gaps(tables, evaluated)
         return found
     assert tables.outcome.value is not None
     prefixes = tables.outcome.value - behind
     factors = np.where(evaluated.feasible, evaluated.values, 0)
-    products: NDArray[Any] = tables.outcome.value - spread(prefixes, factors) // best_products(evaluated) * factors
+    products: NDArray[Any] = tables.outcome.value - prefixes[:, None] // best_products(evaluated) * factors
     return products
 
 

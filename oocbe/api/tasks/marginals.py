@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.api.tasks.questions import problem_of_task
 from oocbe.api.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
 from oocbe.api.tasks.tables import compute_tables
-from oocbe.api.tasks.top_down import descend, gaps, spread
+from oocbe.api.tasks.top_down import descend, gaps
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.resources import message_memory
@@ -109,8 +109,8 @@ def marginals(
 
     def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
         logs = np.where(evaluated.feasible, evaluated.values, -np.inf)
-        odds = np.exp(logs - spread(logs.max(axis=1), logs))
-        shares: NDArray[Any] = spread(weights, odds) * odds / spread(odds.sum(axis=1), odds)
+        odds = np.exp(logs - logs.max(axis=1)[:, None])
+        shares: NDArray[Any] = weights[:, None] * odds / odds.sum(axis=1)[:, None]
         found[bucket.variable] += shares.sum(axis=0)
         return shares
 
@@ -212,8 +212,7 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
     found = [np.full(size, never) for size in problem.sizes]
 
     def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
-        sums = spread(weights, evaluated.values) + gaps(tables, evaluated)
-        totals: NDArray[Any] = np.where(evaluated.feasible, sums, never)
+        totals: NDArray[Any] = np.where(evaluated.feasible, weights[:, None] + gaps(tables, evaluated), never)
         np.minimum(found[bucket.variable], totals.min(axis=0), out=found[bucket.variable])
         return totals
 

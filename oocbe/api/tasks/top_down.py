@@ -91,14 +91,6 @@ def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int
             yield start + piece, block[piece]
 
 
-def spread(numbers: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
-    """A number for each row as an array of a shape (rows, width).
-
-    Not by broadcasting: NumPy buffers it for short rows, and ends the process where that buffer finds no memory.
-    """
-    return np.repeat(numbers, like.shape[1]).reshape(like.shape)
-
-
 def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
     """Gap of each value to the best one of its row, never negative; infeasible ones are not masked.
 
@@ -113,7 +105,7 @@ def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
         values = -values
     worst = np.iinfo(np.int64).max if values.dtype.kind == "i" else np.inf
     best = np.where(feasible, values, worst).min(axis=1)
-    found: NDArray[Any] = np.where(feasible, values - spread(best, values), 0)
+    found: NDArray[Any] = np.where(feasible, values - best[:, None], 0)
     return found
 
 
@@ -123,9 +115,9 @@ def multiplies_integers(prepared: Prepared) -> bool:
 
 
 def best_products(evaluated: Evaluated) -> NDArray[np.int64]:
-    """The largest feasible value of each row, in the shape of the values: products of integers, none negative."""
+    """The largest feasible value of each row, (rows, 1), of products of integers; none of them is negative."""
     best: NDArray[np.int64] = np.where(evaluated.feasible, evaluated.values, 0).max(axis=1)
-    return spread(best, evaluated.values)
+    return best[:, None]
 
 
 def ties(tables: Tables, evaluated: Evaluated, margin: float) -> NDArray[np.bool_]:
