@@ -52,7 +52,7 @@ MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight
 OF_HOSTS = ("sbatch", "--cluster", "gpus", "1e8", "1e9", "1e12")
 """In commands for which several hosts, or GPUs, or minutes are needed: ``tests/cluster`` does what they do on one."""
 
-OF_INSTALLATION = ("pip", "python3", ".venv/bin/pip")
+OF_INSTALLATION = ("pip", "python3", ".venv/bin/pip", "podman")
 """Commands that make an environment: what they install is tried by ``tools/check_package.py``."""
 
 
