@@ -301,6 +301,8 @@ class Checker:
             add(terms, name, -c)
         implied = line.degree + sum(c for c in terms.values() if c < 0)
         need(implied >= bound, f"the constraint proves {implied}, not {bound}")
+        # Constraints hold below the best solution only: beyond it they prove anything.
+        need(self.best is None or bound <= self.best, f"a solution is below the bound {lower}")
         return Claim("BOUNDS", integer(lower), None if best is None else integer(upper))
 
     def contradicts(self, line: Line | None) -> None:

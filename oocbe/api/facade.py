@@ -13,7 +13,7 @@ from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def solve(
         with use_workers_of(settings, client):
             result = run(loaded, settings, observer)
         left = None if settings.time_limit is None else begin + settings.time_limit - time.perf_counter()
-        return made.write(result, left)[0]
+        with unlimited():  # the answer at a limit gets its proof, too
+            return made.write(result, left)[0]
 
     return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ class Node(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A node, and the variable whose values are its children, None at a leaf; children that its bound excludes lack."""
+    """A node, the variable whose values are its children (None: a leaf), and a child for each value not excluded."""
 
     node: Node
     variable: int | None
@@ -122,16 +122,15 @@ class BoundSearch:
             children[a] = child
         return Tree(node, v, children)
 
-    def _values(self, node: Node, costs: NDArray[np.int64], v: int) -> list[tuple[int, NDArray[np.int64]]]:
+    def _values(self, node: Node, costs: NDArray[np.int64], v: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """The values of a variable that reduced costs leave, each with the costs if the variable has it."""
         begin, end = self._first[v : v + 2]
         high = costs.copy()
         high[begin:end] += self._high
-        left = begin + np.flatnonzero(node.bound + node.reduced[begin:end] <= self._limit)
-        own = [high.copy() for _ in left]
-        for x, array in zip(left, own, strict=True):
-            array[x] -= self._high
-        return list(zip((left - begin).tolist(), own, strict=True))
+        for a in np.flatnonzero(node.bound + node.reduced[begin:end] <= self._limit).tolist():
+            own = high.copy()
+            own[begin + a] -= self._high
+            yield a, own
 
     def _variable(self, node: Node, costs: NDArray[np.int64], decided: frozenset[int]) -> int | None:
         """The variable with the least estimate of its children's trees; None if all are decided."""
@@ -141,6 +140,9 @@ class BoundSearch:
         best, least = None, math.inf
         candidates = [v for v in np.argsort(-(rise + self._degree) / left, kind="stable").tolist() if v not in decided]
         for v in candidates[:CANDIDATES]:
+            check_deadline()
+            if best is not None and time.perf_counter() > self._end:
+                break
             bounds = [self._ascend(node.shares, own, 1).bound for _, own in self._values(node, costs, v)]
             estimate = sum(math.expm1(5 * max(0.0, min(1.0, (self._limit + 1 - b) / missing))) for b in bounds)
             if estimate < least:

@@ -57,12 +57,17 @@ class Shifts(NamedTuple):
 
 
 def shifts_of(
-    formula: Formula, forbidden: list[tuple[Row, dict[Row, int]]], most: float | None, end: float
+    formula: Formula,
+    forbidden: list[tuple[Row, dict[Row, int]]],
+    most: float | None,
+    end: float,
+    rows: float = MOST_ROWS,
 ) -> Shifts | None:
     """Search for a proof that no assignment is feasible with an objective of at most ``most``; None where
     costs are too large, or the limit is below all of them.
 
     forbidden : scopes, and clauses by row. most : None: whatever the objective. end : as of :func:`time.perf_counter`.
+    rows : of the functions that take part, at most.
     """
     is_large = sum(formula.objective.values()) >= LARGEST_SUM or (most is not None and most < 0)
     if is_large or any(not scope for scope, _ in forbidden):
@@ -81,7 +86,7 @@ def shifts_of(
     sizes, total, tables = formula.problem.sizes, 0, list[tuple[Row, NDArray[np.int64]]]()
     for scope in sorted(parts, key=lambda scope: math.prod(sizes[v] for v in scope)):
         total += math.prod(sizes[v] for v in scope)
-        if total > MOST_ROWS or len(scope) > MOST_AXES:
+        if total > min(MOST_ROWS, rows) or len(scope) > MOST_AXES:
             del parts[scope]
             continue
         dense = np.zeros([sizes[v] for v in scope], dtype=np.int64)

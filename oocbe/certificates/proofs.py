@@ -26,7 +26,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, suppressed_limit
 from oocbe.runtime.interruption import listening
 
 MOST_ROWS = 1_000_000
@@ -111,7 +111,7 @@ class ProofTask:
                 for order in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
                         rows = min(most, LINEAR_ROWS) if order is None else most
-                        written = ProofWriter(self.formula, file.write, order, rows, last).write(
+                        written = ProofWriter(self.formula, file.write, order, rows, last, most).write(
                             assignment, steps, found
                         )
                     if written is not None and (written.is_closed or order is not None):
@@ -125,8 +125,8 @@ class ProofTask:
         missing = ""
         if result.status in PROVEN and not written.is_closed:
             missing = (
-                f"the proof shows {note} only: complete buckets, with linear constraints as tables, have more than "
-                f"{most:,} rows; a search and a linear program leave a gap"
+                f"the proof shows {note} only: an elimination with linear constraints as tables would have more than "
+                f"{most:,} rows, or no time; a search and a linear program leave a gap"
             )
         about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
         return replace(result, notes=(*result.notes, about)), missing
@@ -151,7 +151,7 @@ class ProofTask:
             most = formula.most if assignment is None else formula.solution(assignment)[1] - 1
         if seconds <= 0 or all(len(table.scope) < 2 for table in formula.tables):
             return None  # linear programs give shorter proofs of costs over single variables
-        found = shifts_of(formula, formula.forbidden, most, now + seconds)
+        found = shifts_of(formula, formula.forbidden, most, now + seconds, ROWS_A_SECOND * max(end - now, 1.0))
         return None if found is None or found.tree is None else found
 
     def _steps(self, assignment: Row | None, seconds: float | None) -> tuple[dict[str, Any] | None, bool]:
@@ -174,8 +174,11 @@ class ProofTask:
             semiring=MIN_SUM,
         )
         maker = Maker(Path(), problem, Claim("infeasible", None, None), self._options.seed, parts_of(formula, most))
-        is_closed = maker.rounds(share)
-        return maker.steps(), is_closed
+        steps, is_closed = None, False
+        with Deadline(2 * share), suppressed_limit():  # rounds end by themselves, but for a long step
+            is_closed = maker.rounds(share)
+            steps = maker.steps()
+        return steps, is_closed
 
     def _assignment(self, result: Result) -> Row | None:
         """The assignment, if it is feasible in exact arithmetic."""

@@ -13,8 +13,9 @@ added up, and states cancel, as those of a bucket's message occur in the message
 remains is the proof that the objective is at least the root's cost. A row of the separator all of whose extensions are
 forbidden becomes a forbidden row: a clause.
 
-All steps are sums of rows that are written once: the size of a proof is proportional to the rows of the buckets times
-the number of tables.
+All steps are sums of rows that are written once: the size of an elimination's proof is proportional to the rows of the
+buckets times the number of tables. The steps of a linear program (:mod:`oocbe.certificates.cutting_planes`) and of a
+search (:mod:`oocbe.certificates.cost_shifting`) come before it, and mostly leave nothing to eliminate.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class ProofWriter:
     Parameters
     ----------
     formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
-        buckets, and of a linear constraint that is written as a table. end : of the search, as of
-        :func:`time.perf_counter`; None: there is none.
+        buckets, and of linear constraints that are written as tables: of each for an elimination, else of all. end : of
+        the search, as of :func:`time.perf_counter`; None: there is none. rows : of the functions in it, at most.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class ProofWriter:
         order: list[int] | None,
         most: float = math.inf,
         end: float | None = None,
+        rows: float = math.inf,
     ) -> None:
         self._formula, self._write, self._order, self._most, self._end = formula, write, order, most, end
+        self._rows_of_search = rows
         self._sizes = formula.problem.sizes
         self._last, given = formula.constraints, range(len(self._sizes)) if order is None else order
         self._place = {v: i for i, v in enumerate(given)}
@@ -173,17 +176,20 @@ class ProofWriter:
             self._tables[self._first(table.scope)].append(table)
         for scope, clauses in formula.forbidden:
             self._add_forbidden(scope, clauses)
+        left = self._most
         for linear, constraint in formula.linear:
             rows = math.prod(self._sizes[v] for v in linear.scope)
-            if linear.can_bind and rows <= self._most:
+            if linear.can_bind and rows <= left:
+                left -= rows if self._order is None else 0  # an elimination needs all of them
                 order = tuple(sorted(linear.scope))
                 self._add_forbidden(order, dict(self._excluded(linear, constraint)))
         root: tuple[int, int | None] = 0, None
         if self._contradiction is None and self._end is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
-            found = shifts_of(formula, forbidden, None if improving is None else most, self._end)
+            within = (self._end, self._rows_of_search)
+            found = shifts_of(formula, forbidden, None if improving is None else most, *within)
             if found is not None and improving is None and found.tree is None:
-                found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0)
+                found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, within[1])
                 found = None if found is None else found._replace(tree=None)  # the bound of the root
             if found is not None:
                 root = self._shift(found, improving)

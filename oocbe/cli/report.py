@@ -139,8 +139,11 @@ def _meaning(result: Result | TaskResult) -> Iterator[str]:
             f"that of the photographs taken. Together they are the weight of all, {schedule.possible:,}."
         )
         return
-    how = {"min": "least that was found", "max": "greatest that was found"}.get(result.sense, "sum of all assignments")
-    proof = "; a proof shows that none is better" if result.status == "optimal" else ""
+    if result.assignment is None:
+        yield f"{value} the combination of the problem's functions in {result.semiring}, summed over all assignments."
+        return
+    how = {"min": "least", "max": "greatest"}.get(result.sense, "one") + " that was found"
+    proof = "; none is better" if result.status == "optimal" else ""
     yield f"{value} what the problem's functions give the assignment in {result.semiring}, the {how}{proof}."
 
 

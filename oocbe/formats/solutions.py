@@ -151,6 +151,8 @@ def hint_of(problem: Problem, hint: Hint | None) -> dict[int, int]:
         return read_solution(hint).values(problem)
     if hint is None or isinstance(hint, Mapping):
         return indices_of(problem, hint or {})
+    if not isinstance(hint, Result | TaskResult):
+        raise UsageError(f"hint: {type(hint).__name__}: neither a file, a result, nor values by variable")
     if hint.labels is None:
         raise UsageError(f"hint: {hint.problem}: {hint.status}; the result has no assignment")
     return indices_of(problem, hint.labels)

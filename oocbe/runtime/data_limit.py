@@ -86,6 +86,7 @@ class DataLimit:
     @contextmanager
     def _adapted_threads(self) -> Iterator[None]:
         """Within the block, the limit is lifted during the start of any thread, which has the short buffers, too.
+        Earlier threads keep theirs.
 
         Python waits for ever for a thread that lacked memory to start.
         """
@@ -97,6 +98,7 @@ class DataLimit:
             run = thread.run
 
             def run_with_short_buffers() -> None:
+                del thread.run  # a cycle
                 np.setbufsize(BUFFER_ITEMS)
                 run()
 

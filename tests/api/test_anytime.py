@@ -10,8 +10,9 @@ import pytest
 
 import oocbe
 from oocbe.api.tasks import anytime as module
-from oocbe.errors import UsageError
+from oocbe.errors import TimeLimitError, UsageError
 from oocbe.model.parts import LinearConstraint
+from oocbe.model.semiring import SUM_PRODUCT
 from tests.helpers.small_networks import random_network, random_product
 
 TASKS = ("PR", "MAR", "MAP", "MMAP")
@@ -83,6 +84,29 @@ def test_the_best_values_of_many_variables_are_found_by_search_after_the_others_
     result = oocbe.anytime("MMAP", problem, query, time_limit=60)
     assert result.status in ("exact", "infeasible")
     check("MMAP", problem, result, query)
+
+
+def test_a_limit_at_the_start_of_what_is_left_keeps_an_assignment(monkeypatch):
+    """The values that propagation leaves of v0 are 2 and 3: the places 0 and 1 of the problem without v2."""
+    tables = [np.array([[0.0, 0], [0, 0], [1, 2], [3, 4]]), np.array([[1.0, 2], [3, 4]])]
+    problem = oocbe.Problem(
+        tuple(oocbe.Variable(f"v{v}", size) for v, size in enumerate((4, 2, 2))),
+        tuple(oocbe.Function.from_array((v, v + 1), table) for v, table in enumerate(tables)),
+        semiring=SUM_PRODUCT,
+    )
+    remove_values, calls = module.remove_values, []
+
+    def limited(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise TimeLimitError("now")
+        return remove_values(*given)
+
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "LEVELS", ())
+    monkeypatch.setattr(module, "remove_values", limited)
+    result = oocbe.anytime("MMAP", problem, ("v0", "v1"), time_limit=60)
+    assert len(calls) == 2 and result.assignment[0] in (2, 3)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -104,6 +107,8 @@ def test_names_values_and_semirings_are_checked(tmp_path):
     infeasible = oocbe.solve(problem, **FAST, ub=-1)
     with pytest.raises(UsageError, match="the result has no assignment"):
         oocbe.solve(problem, hint=infeasible)
+    with pytest.raises(UsageError, match="hint: tuple: neither a file, a result, nor values"):
+        oocbe.solve(problem, hint=(0, 1, 2, 0))
     file = tmp_path / "hint.sol"
     file.write_text(f"{name} 0\nnobody 1\n")
     with pytest.raises(FormatError, match=re.escape(f"{file}, line 2") + ".*no variable 'nobody'"):
@@ -126,3 +131,27 @@ def test_files_of_the_command_line(tmp_path):
     refused = run(app, ["solve", str(file), "--hint", str(solution), "--task", "count"])
     assert isinstance(refused.exception, UnsupportedError) or "--hint: only the optimum" in refused.output
     assert "there is no such file" in run(app, ["solve", str(file), "--hint", "none.sol"]).stderr
+
+
+def test_an_interruption_keeps_a_whole_hint(monkeypatch):
+    import oocbe.api.solving.solve as module
+
+    presolved = module.presolved
+
+    def interrupted(*given):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return presolved(*given)
+
+    problem = clique(4, 3, largest=9)
+    monkeypatch.setattr(module, "presolved", interrupted)
+    with pytest.raises(oocbe.Interrupted) as caught:
+        oocbe.solve(problem, **FAST, hint=dict.fromkeys(range(4), 1))
+    assert caught.value.result.assignment == (1, 1, 1, 1)
+    assert caught.value.result.value == problem.evaluate((1, 1, 1, 1))
+
+
+def test_a_run_is_kept_with_a_hint_that_is_clearly_optimal(tmp_path):
+    free = oocbe.Problem((oocbe.Variable("a", 2),), (oocbe.Function.from_array((0,), [0, 3]),))
+    assert oocbe.solve(free, **FAST, hint={"a": 0}, workdir=tmp_path / "run").value == 0
+    assert (tmp_path / "run" / "run.json").exists()

@@ -346,6 +346,10 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
         ("f 2\npol 1 -1 *\n", "above 0"),
         ("f 2\nsoli x1 ~x2\nsoli ~x1 x2\n", "violates"),
         ("f 2\nsoli ~x1 x2\noutput NONE\nconclusion BOUNDS 3 : 3 3\n", "proves"),
+        (
+            "f 2\nsoli x1 ~x2\npol 1 3 + 1000 *\noutput NONE\nconclusion BOUNDS 9 : 4 9\n",
+            "a solution is below the bound 9",  # what follows from a contradiction holds below the solution only
+        ),
         ("f 2\npol 1 7 +\n", "no constraint 7"),
         ("f 2\nrup 1 x1 >= 1 ;\n", "does not imply"),
         ("f 2\npol 1\nrup 1 x1 >= 1 ;\n", "does not imply"),

@@ -39,8 +39,8 @@ def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Ob
     note = f"no assignment with the hint's values, of {len(given):,} of {len(problem.variables):,} variables, "
     seconds = HINT_SECONDS if limit is None else min(HINT_SECONDS, limit / 4)
     first: Result | None = None
+    is_whole = len(given) == len(problem.variables)  # nothing to search for
     try:
-        is_whole = len(given) == len(problem.variables)  # nothing to search for
         fixed = replace(options, workdir=None, resume=False, time_limit=None if is_whole else seconds)
         with unlimited() if is_whole else nullcontext():
             first = solve(problem.with_values(given), fixed)
@@ -50,12 +50,16 @@ def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Ob
     except (LimitError, ResourceError) as error:
         note += f"was found: {error}"
     if first is not None and first.status == "interrupted":
-        return replace(first, bound=None)
+        whole = tuple(given[v] for v in range(len(problem.variables))) if is_whole and options.ub is None else None
+        value = None if whole is None else problem.in_semiring(semiring).evaluate(whole)
+        if first.assignment is None and value is not None:
+            first = replace(first, value=value, assignment=whole)
+        return replace(first, bound=None, notes=(*first.notes, "interrupted while the hint was completed"))
     known = None if first is None else first.assignment
     if first is not None and known is not None:
         note = f"the best assignment found with the hint's values has the value {first.value}"
-        if _is_least(problem.in_semiring(semiring), first):
-            result = replace(first, status="optimal", bound=None, problem=problem.name, notes=(*first.notes, note))
+        if options.workdir is None and _is_least(problem.in_semiring(semiring), first):
+            result = replace(first, status="optimal", bound=None, notes=(*first.notes, note))
             if observer is not None:
                 observer.finished(result)
             return result
@@ -65,7 +69,7 @@ def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Ob
     except (LimitError, ResourceError) as error:
         if first is None or known is None:
             raise
-        result = replace(first, status="limit", bound=None, notes=(str(error),))
+        result = replace(first, status="limit", bound=None, notes=(*first.notes, str(error)))
     if first is not None and first.value is not None and result.status in UNPROVEN:
         choose = min if result.sense == "min" else max
         if result.value is None or result.value != choose(first.value, result.value):

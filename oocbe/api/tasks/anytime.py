@@ -461,8 +461,12 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     others = order[: len(order) - len(wanted)]
     cells = sum(math.prod(left.problem.sizes[u] for u in (v, *s)) for v, s in zip(others, separators, strict=False))
     if others and wanted and cells <= SUMMED_CELLS and not left.problem.linear_constraints:
-        _explain_summed(left, summed_out(left.problem, others), sorted(wanted), options, best)
-        return
+        summed: Problem | None = None
+        with _attempt(best):
+            summed = summed_out(left.problem, others)
+        if summed is not None:
+            _explain_summed(left, summed, sorted(wanted), options, best)
+            return
     memory = message_memory(options)
     graphs = _Graphs(left.problem, order, separators, memory, wanted)
 
@@ -491,7 +495,7 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
 
     is_whole = len(query) == len(problem.variables)
     with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, graphs.fits if is_whole else FIRST_LEVELS, best):
+        for graph in _some(graphs, int(graphs.fits) if is_whole else FIRST_LEVELS, best):
             refine(graph)
     if best.is_exact():
         return
@@ -521,7 +525,7 @@ def _explain_summed(
     left: ReducedProblem, summed: Problem, wanted: Sequence[int], options: SolveOptions, best: _Best
 ) -> None:
     """The best values of variables that are all of a problem, in which the others are summed out."""
-    given = dict(best.assignment or {})
+    given, best.assignment = dict(best.assignment or {}), {}  # from here on, of the summed problem
     try:
         _explain(summed, range(len(wanted)), options, best)
     finally:
@@ -542,6 +546,8 @@ def _solve(energies: Problem, options: SolveOptions, best: _Best) -> None:
             best.assignment = {v: result.assignment[v] for v in best.assignment or ()}
             best.value, best.method = -float(result.value), "search"
             best.bound(lower=best.value)
+        if limit is not None and result.status == "nothing-better":
+            best.bound(upper=-limit)
         is_all = limit is None or (best.value is not None and limit >= -best.value)
         if is_all and result.status not in UNPROVEN:
             best.exact(-math.inf if best.value is None else best.value, "elimination and search")

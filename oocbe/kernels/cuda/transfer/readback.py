@@ -22,7 +22,7 @@ WORD = 4
 """Bytes moved by a thread at a time; all dtypes here are multiples."""
 
 PLACE_BYTES = 4096
-"""Pinned memory that is kept for later copies, in bytes; longer ones take their own."""
+"""Pinned memory that is kept for later copies, in bytes; longer copies allocate their own."""
 
 _places: defaultdict[int, deque[tuple[NDArray[np.uint8], Any]]] = defaultdict(deque)
 """Of each device: pinned memory and an event of earlier copies."""
@@ -34,7 +34,8 @@ class Readback:
 
     Parameters
     ----------
-    arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each. last : copy only the last entry of each.
+    arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each. last : copy only the last entry of
+        each, none of which is empty.
     """
 
     def __init__(self, *arrays: Any, last: bool = False) -> None:
@@ -46,9 +47,11 @@ class Readback:
         self._dtype, self._nbytes = dtype, sum(sizes)
         self._free = _places[module.cuda.runtime.getDevice()]
         # The device writes to the memory directly.
-        if self._nbytes <= PLACE_BYTES and self._free:
-            self._memory, self._event = self._free.pop()
-        else:
+        try:
+            if self._nbytes > PLACE_BYTES:
+                raise IndexError
+            self._memory, self._event = self._free.pop()  # another thread may have taken the last one
+        except IndexError:
             size = max(self._nbytes, PLACE_BYTES)
             self._memory = np.frombuffer(module.cuda.alloc_pinned_memory(size), np.uint8, size)
             self._event = module.cuda.Event(disable_timing=True)
