@@ -106,12 +106,13 @@ class ProofTask:
                 if found is None:
                     steps, is_closed = self._steps(assignment, None if seconds is None else end - time.perf_counter())
                 now = time.perf_counter()
-                most = int(min(MOST_ROWS, ROWS_A_SECOND * max(end - now, 1.0)))
+                in_time = ROWS_A_SECOND * max(end - now, 1.0)
+                most = int(min(MOST_ROWS, in_time))
                 last = now + min(self._options.bound_seconds, (end - now) / 2)
                 for order in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
                         rows = min(most, LINEAR_ROWS) if order is None else most
-                        written = ProofWriter(self.formula, file.write, order, rows, last, most).write(
+                        written = ProofWriter(self.formula, file.write, order, rows, last, in_time).write(
                             assignment, steps, found
                         )
                     if written is not None and (written.is_closed or order is not None):
