@@ -63,7 +63,8 @@ def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Ob
             if observer is not None:
                 observer.finished(result)
             return result
-    left = None if limit is None else max(SHORTEST_LIMIT, limit - (time.perf_counter() - begin))
+    spent = time.perf_counter() - begin
+    left = None if limit is None else max(SHORTEST_LIMIT, limit - spent)
     try:
         result = solve(problem, replace(options, time_limit=left), observer, known)
     except (LimitError, ResourceError) as error:
@@ -75,7 +76,8 @@ def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Ob
         if result.value is None or result.value != choose(first.value, result.value):
             # A presolve has removed its values, or elimination alone has not used it.
             result = replace(result, value=first.value, assignment=known, schedule=first.schedule, linear=first.linear)
-    return replace(result, notes=(*result.notes, note))
+    seconds_of = {**result.seconds, "total": result.seconds.get("total", 0.0) + spent}
+    return replace(result, notes=(*result.notes, note), seconds=seconds_of)
 
 
 def _is_least(problem: Problem, found: Result) -> bool:
