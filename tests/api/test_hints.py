@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -133,14 +131,13 @@ def test_files_of_the_command_line(tmp_path):
     assert "there is no such file" in run(app, ["solve", str(file), "--hint", "none.sol"]).stderr
 
 
-def test_an_interruption_keeps_a_whole_hint(monkeypatch):
+def test_an_interruption_keeps_a_whole_hint(interrupts_heard, monkeypatch):
     import oocbe.api.solving.solve as module
 
     presolved = module.presolved
 
     def interrupted(*given):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.1)
+        signal.raise_signal(signal.SIGINT)
         return presolved(*given)
 
     problem = clique(4, 3, largest=9)
