@@ -133,10 +133,7 @@ def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping
     if isinstance(solution, Mapping):
         labels, claimed, semiring = solution, None, None
     else:
-        found = solution.labels
-        if found is None:
-            raise UsageError(f"{solution.problem}: {solution.status}; the result has no assignment to verify")
-        labels, semiring = found, solution.semiring
+        labels, semiring = _labels_of(solution, " to verify"), solution.semiring
         claimed = None if isinstance(solution.value, Fraction) else solution.value
         if isinstance(solution, TaskResult) and solution.task == "mpe":
             claimed = None  # a logarithm, and not what the assignment is worth
@@ -151,11 +148,16 @@ def hint_of(problem: Problem, hint: Hint | None) -> dict[int, int]:
         return read_solution(hint).values(problem)
     if hint is None or isinstance(hint, Mapping):
         return indices_of(problem, hint or {})
-    if not isinstance(hint, Result | TaskResult):
-        raise UsageError(f"hint: {type(hint).__name__}: neither a file, a result, nor values by variable")
-    if hint.labels is None:
-        raise UsageError(f"hint: {hint.problem}: {hint.status}; the result has no assignment")
-    return indices_of(problem, hint.labels)
+    return indices_of(problem, _labels_of(hint, " as a hint"))
+
+
+def _labels_of(result: Result | TaskResult, use: str) -> Mapping[str, str | int]:
+    """Labels by variable name; UsageError for a result without an assignment, or another type."""
+    if not isinstance(result, Result | TaskResult):
+        raise UsageError(f"{type(result).__name__}: neither a file, a result, nor values by variable{use}")
+    if result.labels is None:
+        raise UsageError(f"{result.problem}: {result.status}; the result has no assignment{use}")
+    return result.labels
 
 
 TASKS = {".mpe": "mpe", ".mar": "marginals", ".pr": "logz"}

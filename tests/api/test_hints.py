@@ -103,10 +103,12 @@ def test_names_values_and_semirings_are_checked(tmp_path):
     with pytest.raises(UsageError, match="hint: the counting semiring selects no assignment"):
         oocbe.solve(problem, semiring="counting", hint={name: 1})
     infeasible = oocbe.solve(problem, **FAST, ub=-1)
-    with pytest.raises(UsageError, match="the result has no assignment"):
+    with pytest.raises(UsageError, match="the result has no assignment as a hint"):
         oocbe.solve(problem, hint=infeasible)
-    with pytest.raises(UsageError, match="hint: tuple: neither a file, a result, nor values"):
+    with pytest.raises(UsageError, match="tuple: neither a file, a result, nor values by variable as a hint"):
         oocbe.solve(problem, hint=(0, 1, 2, 0))
+    with pytest.raises(UsageError, match="tuple: neither a file, a result, nor values by variable to verify"):
+        oocbe.verify(problem, (0, 1, 2, 0))
     file = tmp_path / "hint.sol"
     file.write_text(f"{name} 0\nnobody 1\n")
     with pytest.raises(FormatError, match=re.escape(f"{file}, line 2") + ".*no variable 'nobody'"):
