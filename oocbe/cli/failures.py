@@ -43,6 +43,9 @@ AGAIN_SECONDS = 0.01
 
 Parameters = ParamSpec("Parameters")
 
+begun: float | None = None
+"""When this process began, by :func:`time.perf_counter`, if it serves one command."""
+
 ended_with: int | None = None
 """Exit code of this process's command, set at its end; later events do not change it."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from oocbe.cli import failures
 from oocbe.cli.failures import guarded
 from oocbe.cli.output import printing, written_to
 from oocbe.model.settings.options import EVERY, OPTIONS, SolveOptions, default_text
@@ -111,6 +114,9 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
         @functools.wraps(function)
         def run(**given: Any) -> int | None:
             options = options_from(given)
+            if failures.begun is not None and options.time_limit is not None and len(given.get("files", "")) < 2:
+                age = time.perf_counter() - failures.begun
+                options = replace(options, time_limit=max(0.0, options.time_limit - age))
             passed = {n: options if n == "options" else given[n] for n in accepted}
             with ExitStack() as stack:
                 stack.enter_context(printing(bool(given.get("json")), bool(given.get("quiet"))))

@@ -120,8 +120,12 @@ def __getattr__(name: str) -> object:
     return made
 
 
-def main() -> None:
-    """Run the command line and leave the process with its exit code."""
+def main(begin: float | None = None) -> None:
+    """Run the command line and leave the process with its exit code.
+
+    begin : when the process began, by :func:`time.perf_counter`; time limits count from it. None: from their commands.
+    """
+    failures.begun = begin
     prepare_streams()
     gc.set_threshold(YOUNG_CONTAINERS)
     # Numba imports SciPy's BLAS with its first loop, which takes longer than many solves. This process does not need

@@ -2,15 +2,18 @@
 
 import inspect
 import json
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.cli import failures
 from oocbe.cli.flags import options_from
 from oocbe.cli.main import app
 from oocbe.cli.solve import solve
+from oocbe.errors import EXIT_LIMIT
 from oocbe.model.settings.options import SolveOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -52,6 +55,14 @@ def test_verbose_prints_plan_and_buckets_on_standard_error() -> None:
     assert json.loads(done.stdout)["value"] == 1812
     assert "bucket 1 of 36" in done.stderr
     assert "bucket 36 of 36" in done.stderr
+
+
+def test_the_time_limit_counts_from_the_start_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["solve", DAILY, "--quiet", "--time-limit", "500"]
+    monkeypatch.setattr(failures, "begun", time.perf_counter() - 100)
+    assert run(app, command).stdout == "optimal 2112\n"
+    monkeypatch.setattr(failures, "begun", time.perf_counter() - 501)
+    assert run(app, command).exit_code == EXIT_LIMIT
 
 
 @pytest.mark.parametrize(

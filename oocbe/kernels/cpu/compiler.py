@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.01
 """Interval of the checks of the deadline while a loop is compiled, which takes seconds."""
 
-LEAST_SECONDS = 0.4
+LEAST_SECONDS = 0.5
 """Time to a deadline, in seconds, below which no wait begins: few compilations end sooner, and work after a limit has
-shorter deadlines of its own."""
+no longer deadlines of its own."""
 
 MOST_CHILDREN = 2
 """Maximum number of compiling processes of a command, so that the long compilation of the local search delays no other.
