@@ -13,11 +13,8 @@ from array import array
 from collections.abc import Collection
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.formats.text import Text, shown
+from oocbe.formats.text import LOOK_STEP, Text, shown
 from oocbe.runtime.deadline import looked
-
-LOOK_STEP = 1 << 12
-"""Tokens after which reading looks whether the time limit has come."""
 
 MOST_DIGITS = 80
 """Characters of an integer at most: one of megabytes would take hours to convert."""

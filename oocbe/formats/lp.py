@@ -25,9 +25,6 @@ from oocbe.formats.text import Text
 from oocbe.model.linear_system import INFINITE, LinearSystem, as_numbers, needs_integers
 from oocbe.runtime.deadline import check_deadline
 
-LOOK_STEP = (1 << 10) - 1
-"""Rows, less one, after which reading looks whether the time limit has come; ones in the low bits."""
-
 _TOKENS = re.compile(
     r"\s+|\\[^\n]*|(?P<mark><=|=<|>=|=>|->|[<>=:+\-*/^\[\]])"
     r"|(?P<word>[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
@@ -163,8 +160,7 @@ class _Reader:
 
     def _row(self) -> None:
         lexer = self._lexer
-        if len(self._rows) & LOOK_STEP == 0:
-            check_deadline()
+        check_deadline()
         name = self._name(f"row {len(self._rows)}")
         low, high = -math.inf, math.inf
         place = lexer.place

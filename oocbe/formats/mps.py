@@ -25,12 +25,9 @@ from functools import partial
 import numpy as np
 
 from oocbe.errors import FormatError, UnsupportedError, amount
-from oocbe.formats.text import Text, shown
+from oocbe.formats.text import LOOK_STEP, Text, shown
 from oocbe.model.linear_system import LinearSystem
 from oocbe.runtime.deadline import looked
-
-LOOK_STEP = 1 << 12
-"""Lines after which reading looks whether the time limit has come."""
 
 MOST_NOTES = 3
 """Lines that are left out which are named one by one."""

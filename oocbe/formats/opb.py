@@ -31,7 +31,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.formats.cost_tables import refuse_bounds
 from oocbe.formats.count_questions import CountQuestions
 from oocbe.formats.lexer import MOST_DIGITS, Lexer
-from oocbe.formats.text import LARGEST_VARIABLE, Text
+from oocbe.formats.text import LARGEST_VARIABLE, LOOK_STEP, Text
 from oocbe.model.linear_system import LinearSystem, as_numbers, needs_integers
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
@@ -277,9 +277,6 @@ class _OpbReader:
         self._lexer.place += 1
         return int(word)
 
-
-LOOK_STEP = 1 << 12
-"""Lines after which reading looks whether the time limit has come."""
 
 Terms = dict[tuple[int, ...], int | float]
 

@@ -59,6 +59,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WINDOW_BYTES = 2**20
 """Bytes whose tokens are known at a time: some 40 bytes are needed for each token of them."""
 
+LOOK_STEP = 2**10
+"""Lines, tokens, tags or events of a file after which its reading looks whether the time limit has come."""
+
 LONGEST_TOKEN = 2**20
 """Characters of a word or number at most: of one of gigabytes no copy is made to see that it is none."""
 
