@@ -352,17 +352,13 @@ def conditionals(problem: Problem) -> list[tuple[tuple[int, ...], NDArray[np.flo
         )
     if not problem.variables:
         raise UnsupportedError(f"{problem.name}: a belief network has a variable, and there is none; write it as .uai")
-    tables = [_dense(f, problem.sizes) for f in problem.functions]
+    dense = [f.to_array(problem.sizes) for f in problem.functions]
+    tables = [np.where(feasible, values, 0).astype(np.float64) for values, feasible in dense]
     children = _children(problem, tables)
     return [
         ((*(v for v in f.scope if v != child), child), np.moveaxis(table, f.scope.index(child), -1))
         for f, table, child in zip(problem.functions, tables, children, strict=True)
     ]
-
-
-def _dense(function: Function, sizes: tuple[int, ...]) -> NDArray[np.float64]:
-    values, feasible = function.to_array(sizes)
-    return np.where(feasible, values, 0).astype(np.float64)
 
 
 def _children(problem: Problem, tables: list[NDArray[np.float64]]) -> list[int]:

@@ -285,7 +285,7 @@ SUFFIXES = {
     ".evid": "evidence, no problem; name it by --evidence",
     ".sol": "a solution, no problem; `oocbe verify FILE SOLUTION` judges it",
 }
-"""Description of a file, by its suffix; unsupported formats of toulbar2 are among them."""
+"""Description of a file that is no problem, by its suffix; unsupported formats of toulbar2 are among them."""
 
 
 def folder_description(path: Path) -> str:
@@ -294,8 +294,3 @@ def folder_description(path: Path) -> str:
         if (path / record).exists():
             return f"this is {description}"
     return "this is a folder, expected a file"
-
-
-def file_description(suffix: str) -> str | None:
-    """Description of a file whose suffix is of no problem, and the command that reads it; None for other suffixes."""
-    return SUFFIXES.get(suffix)

@@ -47,13 +47,10 @@ def from_pyagrum(network: Any, name: str | None = None) -> Problem:
         tables = [network.factor(scope) for scope in network.factors()]
     made = [Variable(v.name(), v.domainSize(), tuple(v.labels())) for v in variables]
     if name is None:
-        name = network.property("name") if hasattr(network, "property") and _has_name(network) else "network"
+        has_name = hasattr(network, "property") and "name" in network.properties()
+        name = network.property("name") if has_name else "network"
     # Arrays have the axes of pyAgrum's names from the last to the first.
     return _problem(made, [(tuple(reversed(table.names)), table.toarray()) for table in tables], name)
-
-
-def _has_name(network: Any) -> bool:
-    return "name" in network.properties()
 
 
 def from_pgmpy(model: Any, name: str | None = None) -> Problem:

@@ -337,7 +337,8 @@ def render_qpbo(problem: Problem) -> str:
             f"{problem.name}: the qpbo format holds sums to optimise, not a {problem.semiring} problem; write "
             "products as uai"
         )
-    if problem.constraints or problem.linear_constraints or any(map(_lacks, problem.functions)):
+    lacks = any(f.default is None and len(f.values) < 2 ** len(f.scope) for f in problem.functions)
+    if problem.constraints or problem.linear_constraints or lacks:
         raise UnsupportedError(
             f"{problem.name}: the qpbo format has no constraints; add their violations as costs first"
         )
@@ -375,11 +376,6 @@ def render_qpbo(problem: Problem) -> str:
         lines = ["1 1 0"]  # the sense is the sign of the number of lines
     sign = "-" if problem.semiring == MAX_SUM else ""
     return "\n".join([f"{len(problem.variables)} {sign}{len(lines)}", *lines]) + "\n"
-
-
-def _lacks(f: Function) -> bool:
-    """Whether some assignment of a function over variables of two values is infeasible."""
-    return f.default is None and len(f.values) < 2 ** len(f.scope)
 
 
 def _add(terms: dict[tuple[int, ...], Fraction], scope: tuple[int, ...], value: Fraction) -> None:

@@ -17,7 +17,6 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -485,13 +484,10 @@ def _constraint(table: CostTable, variables: Sequence[Variable], infinity: float
     if len(order):
         lines.append("    values:")
     for group in np.split(order, np.flatnonzero(values[order][1:] != values[order][:-1]) + 1) if len(order) else []:
-        rows = [" ".join(own[index] for own, index in zip(labels, row, strict=True)) for row in _rows(table, group)]
+        own = table.tuples[group].tolist()
+        rows = [" ".join(names[index] for names, index in zip(labels, row, strict=True)) for row in own]
         lines.append(f"      {_number(values[group[0]].item())}: {_quoted(' | '.join(rows), always=True)}")
     return lines
-
-
-def _rows(table: CostTable, group: NDArray[np.int64]) -> Any:
-    return table.tuples[group].tolist()
 
 
 def _number(value: int | float) -> str:

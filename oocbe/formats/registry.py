@@ -22,7 +22,7 @@ from oocbe.errors import (
     ValueRangeError,
     without_frames,
 )
-from oocbe.formats.files import check_there, file_description, read_bytes, without_compression, write_bytes
+from oocbe.formats.files import SUFFIXES, check_there, read_bytes, without_compression, write_bytes
 from oocbe.formats.text import Text
 from oocbe.formats.uai import Evidence, evidence_of
 from oocbe.model.compact_problem import CompactProblem
@@ -239,7 +239,7 @@ def memory_limit(memory: int | str | None) -> AbstractContextManager[object]:
 def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> Model:
     check_there(path)
     suffix = without_compression(path).suffix.lower()
-    what = file_description(suffix) if format is None else None
+    what = SUFFIXES.get(suffix) if format is None else None
     content = None
     if what is not None and suffix == ".json":
         content = read_bytes(path, max_bytes, may_wait=True)
@@ -257,13 +257,11 @@ def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> 
 def _parse(chosen: Format, text: Text) -> Model:
     try:
         return chosen.parse(text)
-    except (FormatError, ResourceError, TimeLimitError, UnsupportedError):
+    except (FormatError, ResourceError, TimeLimitError, UnsupportedError, MemoryError):
         raise
     except OocbeError as error:
         # The parsers check everything the model checks, with a line. Should one be missed, name the file at least.
         raise FormatError(text.path, None, str(error)) from error
-    except MemoryError:
-        raise
     except Exception as error:
         if chosen in _FORMATS:
             raise

@@ -118,12 +118,9 @@ def verify_solution(problem: Problem, solution: Solution) -> Verdict:
     assignment = solution.assignment(problem)
     near_zero = 0.0
     if problem.semiring.combination is Combination.ADD:
-        near_zero = RELATIVE_TOLERANCE * min(1.0, _magnitude(problem, assignment))
+        magnitude = abs(problem.constant) + sum(abs(f.value_at(assignment) or 0) for f in problem.functions)
+        near_zero = RELATIVE_TOLERANCE * min(1.0, magnitude)
     return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value, near_zero)
-
-
-def _magnitude(problem: Problem, assignment: Sequence[int]) -> int | float:
-    return abs(problem.constant) + sum(abs(f.value_at(assignment) or 0) for f in problem.functions)
 
 
 def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping[str, str | int]) -> Verdict:

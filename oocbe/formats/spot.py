@@ -75,15 +75,10 @@ def parse(text: Text) -> Problem:
     if consumers:
         coefficients = tuple(np.array(photographs.consumptions[v], dtype=np.int64) for v in consumers)
         linear = (LinearConstraint(consumers, coefficients, RECORDER_CAPACITY, "recorder capacity"),)
-    day = _day(photographs, RECORDER_CAPACITY if linear else None)
-    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem, day=day)
-
-
-def _day(photographs: _Photographs, capacity: int | None) -> ImagingDay:
-    """Data of photographs beside costs and constraints, with which an answer is printed as a schedule."""
     parts = zip(photographs.variables, photographs.weights, photographs.groups, photographs.consumptions, strict=True)
     listed = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
-    return ImagingDay(listed, capacity)
+    day = ImagingDay(listed, RECORDER_CAPACITY if linear else None)
+    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem, day=day)
 
 
 def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:

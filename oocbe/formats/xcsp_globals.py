@@ -340,7 +340,7 @@ def _cumulative(reading: Reading) -> None:
     # What is used rises only where a task starts; where it has to be exact or high, every time would count.
     if condition.operator not in ("lt", "le"):
         raise Unread(f"the condition {condition.operator}")
-    if any(_least(reading, own) < 0 for own in (*lengths, *heights)):
+    if any(_values(reading, _single(reading, own))[0] < 0 for own in (*lengths, *heights)):
         raise Unread("lengths or heights that may be negative")
     times = sorted({t for part in starts for t in _values(reading, part)})
     if len(times) * len(starts) > MOST_TIMES:
@@ -367,10 +367,6 @@ def _values(reading: Reading, part: Expression) -> list[int]:
     return found
 
 
-def _least(reading: Reading, part: Expression) -> int:
-    return _values(reading, _single(reading, part))[0]
-
-
 def _same_number(reading: Reading, *lists: Sequence[object]) -> None:
     if len(set(map(len, lists))) != 1:
         shown = ", ".join(str(len(own)) for own in lists)
@@ -391,14 +387,9 @@ def _no_overlap(reading: Reading) -> None:
             apart.append(call("le", call("add", one[axis], own[axis]), other[axis]))
             apart.append(call("le", call("add", other[axis], their[axis]), one[axis]))
             if ignores_zero:
-                apart += [
-                    call("eq", length, constant(0)) for length in (own[axis], their[axis]) if _may_be_zero(length)
-                ]
+                may_be_zero = [x for x in (own[axis], their[axis]) if x.operator != CONSTANT or x.value == 0]
+                apart += [call("eq", length, constant(0)) for length in may_be_zero]
         reading.post(call("or", *apart))
-
-
-def _may_be_zero(length: Expression) -> bool:
-    return length.operator != CONSTANT or length.value == 0
 
 
 def _boxes(reading: Reading, tag: str) -> list[Sequence[Expression]]:
