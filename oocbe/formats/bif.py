@@ -55,28 +55,47 @@ TOKENS = re.compile(
 class Network:
     """A network that is being read: its variables, their numbers by name, and the function of each.
 
-    values : numbers of each variable's labels. by_default : probabilities that no number of the file stands for.
+    what : name of a variable in messages. values : numbers of each variable's labels.
     """
 
-    lexer: Lexer
+    what: str
     variables: list[Variable] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
     values: list[dict[str, int]] = field(default_factory=list)
     functions: dict[int, Function] = field(default_factory=dict)
-    by_default: int = 0
 
-    def add(self, name: str, labels: Sequence[str]) -> None:
-        """Add a variable."""
+    def add(self, name: str, labels: Sequence[str], error_of: Callable[[str], OocbeError]) -> None:
+        """Add a variable; ``error_of`` makes the error of a message where its name is not new."""
+        if name in self.index:
+            raise error_of(f"found {self.what} {name!r} a second time, expected each once")
         self.index[name] = len(self.variables)
         self.variables.append(Variable(name, len(labels), tuple(labels)))
         self.values.append({label: value for value, label in enumerate(labels)})
+
+    def problem(self, name: str, error_of: Callable[[str], OocbeError], missing: str) -> Problem:
+        """The max-product problem; ``error_of`` makes the errors: that of a cycle, and where a variable is ``missing``
+        its function.
+        """
+        for v, variable in enumerate(self.variables):
+            if v not in self.functions:
+                raise error_of(f"{missing} {self.what} {variable.name!r}")
+        refuse_cycles(error_of, self.variables, self.functions)
+        parts = tuple(self.functions.values())
+        return Problem(tuple(self.variables), parts, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name)
+
+
+@dataclass
+class TokenNetwork(Network):
+    """A network that is read token by token; by_default : probabilities that no number of the file stands for."""
+
+    lexer: Lexer = field(kw_only=True)
+    by_default: int = 0
 
     def take(self, what: str, known: str) -> int:
         """Take the name of a known variable, and return its number; ``what``, ``known`` : expected in its place."""
         name = self.lexer.word(what)
         if name not in self.index:
-            self.lexer.place -= 1
-            raise self.lexer.expected(known)
+            raise self.lexer.expected(known, self.lexer.place - 1)
         return self.index[name]
 
 
@@ -88,7 +107,7 @@ def parse(text: Text) -> Problem:
     FormatError : malformed, with the line. UnsupportedError : a variable that is not discrete, or a table too large.
     """
     lexer = Lexer(text, TOKENS)
-    network = Network(lexer)
+    network = TokenNetwork("variable", lexer=lexer)
     lexer.keyword(("network",), "the network")
     name = "" if lexer.sees("{") else lexer.word("the network's name")
     lexer.take("{", "'{' and the network's properties")
@@ -109,20 +128,8 @@ def parse(text: Text) -> Problem:
     for lexer.place in waiting:
         _read_probability(network)
     lexer.place = end
-    for v, variable in enumerate(network.variables):
-        if v not in network.functions:
-            raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
     title = text.stem if name in ("", "unknown") else name
-    return network_problem(lexer.error, network.variables, network.functions, title)
-
-
-def network_problem(
-    error_of: Callable[[str], OocbeError], variables: Sequence[Variable], functions: Mapping[int, Function], name: str
-) -> Problem:
-    """The max-product problem of a belief network; arguments and errors as for :func:`refuse_cycles`."""
-    refuse_cycles(error_of, variables, functions)
-    parts = tuple(functions.values())
-    return Problem(tuple(variables), parts, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name)
+    return network.problem(title, lexer.error, "the file ends, expected the probability of")
 
 
 def refuse_cycles(
@@ -150,12 +157,10 @@ def _pass_properties(lexer: Lexer) -> None:
             lexer.place += 1
 
 
-def _read_variable(network: Network) -> None:
+def _read_variable(network: TokenNetwork) -> None:
     lexer = network.lexer
     start = lexer.place
     name = lexer.word("a variable's name")
-    if name in network.index:
-        raise lexer.error(f"found variable {name!r} a second time, expected each once", start)
     lexer.take("{", f"'{{' and the type of variable {name!r}")
     _pass_properties(lexer)
     lexer.keyword(("type",), f"the type of variable {name!r}")
@@ -179,10 +184,10 @@ def _read_variable(network: Network) -> None:
     lexer.take(";", "';'")
     _pass_properties(lexer)
     lexer.take("}", f"'}}' at the end of variable {name!r}")
-    network.add(name, labels)
+    network.add(name, labels, lambda message: lexer.error(message, start))
 
 
-def _knows_variables(network: Network) -> bool:
+def _knows_variables(network: TokenNetwork) -> bool:
     """Whether all variables of the probability that comes next were read already."""
     lexer = network.lexer
     start, is_known = lexer.place, True
@@ -200,7 +205,7 @@ def _pass_probability(lexer: Lexer) -> None:
         lexer.place += 1
 
 
-def _read_probability(network: Network) -> None:
+def _read_probability(network: TokenNetwork) -> None:
     lexer = network.lexer
     lexer.take("(", "'(' and a variable")
     child = network.take("a variable", "a variable of the network")
@@ -236,7 +241,7 @@ def _read_probability(network: Network) -> None:
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
 
-def _read_table(network: Network, child: int, parents: list[int], shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _read_table(network: TokenNetwork, child: int, parents: list[int], shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Probabilities float64, an axis for each parent and the last for the variable itself."""
     lexer, name, size = network.lexer, network.variables[child].name, shape[-1]
     table = np.zeros(shape)
@@ -264,8 +269,7 @@ def _read_table(network: Network, child: int, parents: list[int], shape: tuple[i
                     lexer.accept(",")
                 label = lexer.word(f"a value of {network.variables[v].name!r}")
                 if label not in network.values[v] and label != ANY:
-                    lexer.place -= 1
-                    raise lexer.expected(f"a value of variable {network.variables[v].name!r}")
+                    raise lexer.expected(f"a value of variable {network.variables[v].name!r}", lexer.place - 1)
                 row.append(network.values[v].get(label, slice(None)))
             lexer.take(")", f"')' after the values of {len(parents)} parents")
             if slice(None) in row:
@@ -287,7 +291,7 @@ def _read_table(network: Network, child: int, parents: list[int], shape: tuple[i
     return table
 
 
-def _add_by_default(network: Network, name: str, entries: int) -> None:
+def _add_by_default(network: TokenNetwork, name: str, entries: int) -> None:
     network.by_default += entries
     most = MOST_BY_DEFAULT + len(network.lexer)
     if network.by_default > most:

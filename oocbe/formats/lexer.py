@@ -84,9 +84,9 @@ class Lexer:
             f"{self._text.path}, line {self.line(self.place - 1 if place is None else place)}: {message}"
         )
 
-    def expected(self, what: str) -> FormatError:
-        """The error to raise where the next token is not what it should be."""
-        return self.error(f"found {self.shown()}, expected {what}")
+    def expected(self, what: str, place: int | None = None) -> FormatError:
+        """The error to raise where a token (None: the next one) is not what it should be."""
+        return self.error(f"found {self.shown(place)}, expected {what}", place)
 
     def shown(self, place: int | None = None) -> str:
         """A token (None: the next one) for a message."""
@@ -150,11 +150,9 @@ class Lexer:
         except ValueError:
             value = None
         if value is None:
-            self.place -= 1
-            raise self.expected(f"{what}, an integer")
+            raise self.expected(f"{what}, an integer", self.place - 1)
         if not low <= value <= high:
-            self.place -= 1
-            raise self.expected(f"{what}, between {low} and {high}")
+            raise self.expected(f"{what}, between {low} and {high}", self.place - 1)
         return value
 
     def number(self, what: str) -> float:
@@ -162,11 +160,9 @@ class Lexer:
         text = self.word(f"{what}, a number")
         value = parse_number(text)
         if value is None:
-            self.place -= 1
-            raise self.expected(f"{what}, a finite number")
+            raise self.expected(f"{what}, a finite number", self.place - 1)
         if value == 0 and text.lower().partition("e")[0].strip("+-0."):
-            self.place -= 1
-            raise self.expected(f"{what}, zero or large enough for a double")
+            raise self.expected(f"{what}, zero or large enough for a double", self.place - 1)
         return value
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import amount
-from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, Network, network_problem
+from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, TokenNetwork
 from oocbe.formats.lexer import Lexer
 from oocbe.formats.text import LARGEST_TABLE, Text
 from oocbe.model.parts import Function
@@ -45,7 +45,7 @@ def parse(text: Text) -> Problem:
     FormatError with the line where it is malformed; UnsupportedError for what is no discrete node, or too large.
     """
     lexer = Lexer(text, TOKENS)
-    network = Network(lexer)
+    network = TokenNetwork("node", lexer=lexer)
     name = ""
     while not lexer.ended:
         check_deadline()
@@ -60,17 +60,13 @@ def parse(text: Text) -> Problem:
         elif word == "potential":
             _read_potential(network)
         else:
-            lexer.place = start
-            raise lexer.expected("net, node or potential")
+            raise lexer.expected("net, node or potential", start)
     if not network.variables:
         raise lexer.expected("a node")
-    for v, variable in enumerate(network.variables):
-        if v not in network.functions:
-            raise lexer.error(f"the file ends, expected the potential of node {variable.name!r}")
-    return network_problem(lexer.error, network.variables, network.functions, name or text.stem)
+    return network.problem(name or text.stem, lexer.error, "the file ends, expected the potential of")
 
 
-def _attributes(network: Network) -> dict[str, str]:
+def _attributes(network: TokenNetwork) -> dict[str, str]:
     """Attributes in braces that are one word each; others are passed over."""
     lexer = network.lexer
     found: dict[str, str] = {}
@@ -103,12 +99,10 @@ def _words(lexer: Lexer) -> list[str]:
     return found
 
 
-def _read_node(network: Network) -> None:
+def _read_node(network: TokenNetwork) -> None:
     lexer = network.lexer
     start = lexer.place
     name = lexer.word("a node's name")
-    if name in network.index:
-        raise lexer.error(f"found node {name!r} a second time, expected each once", start)
     lexer.take("{", f"'{{' and the states of node {name!r}")
     labels: list[str] = []
     while not lexer.accept("}"):
@@ -121,10 +115,10 @@ def _read_node(network: Network) -> None:
                 raise lexer.error(f"found no state of node {name!r}, or one twice; expected different ones", place)
     if not labels:
         raise lexer.error(f'node {name!r} has no states, expected such as states = ("yes" "no");', start)
-    network.add(name, labels)
+    network.add(name, labels, lambda message: lexer.error(message, start))
 
 
-def _read_potential(network: Network) -> None:
+def _read_potential(network: TokenNetwork) -> None:
     lexer = network.lexer
     start = lexer.place
     lexer.take("(", "'(' and a node")
@@ -155,7 +149,7 @@ def _read_potential(network: Network) -> None:
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
 
-def _read_data(network: Network, name: str, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
+def _read_data(network: TokenNetwork, name: str, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
     """Probabilities float64, an axis for each parent and the last for the node itself."""
     lexer = network.lexer
     numbers: list[float] | None = None

@@ -254,27 +254,23 @@ class _OpbReader:
         return made
 
     def _literal(self) -> str:
-        name = self._lexer.word("a literal")
+        place, name = self._lexer.place, self._lexer.word("a literal")
         if not _LITERAL.fullmatch(name):
-            self._lexer.place -= 1
-            raise self._lexer.expected("a literal such as x1 or ~x1")
+            raise self._lexer.expected("a literal such as x1 or ~x1", place)
         if self._variables.get(name.lstrip("~")) in self._violations:
-            self._lexer.place -= 1
-            raise self._lexer.expected(f"another name than {name.lstrip('~')}: a soft constraint before has taken it")
+            before = f"another name than {name.lstrip('~')}: a soft constraint before has taken it"
+            raise self._lexer.expected(before, place)
         return name
 
     def _integer(self, what: str) -> int:
-        word = self._lexer.word(f"{what}, an integer")
-        self._lexer.place -= 1
+        place, wanted = self._lexer.place, f"{what}, an integer"
+        word = self._lexer.word(wanted)
         if word.startswith("["):
-            raise self._lexer.expected(
-                f"{what}, an integer: weights of constraints are for files that begin with soft:"
-            )
+            wanted += ": weights of constraints are for files that begin with soft:"
         if not _INTEGER.fullmatch(word):
-            raise self._lexer.expected(f"{what}, an integer")
+            raise self._lexer.expected(wanted, place)
         if len(word) > MOST_DIGITS or abs(int(word)) > LARGEST_INTEGER:
-            raise self._lexer.expected(f"{what} of at most 255 bits")
-        self._lexer.place += 1
+            raise self._lexer.expected(f"{what} of at most 255 bits", place)
         return int(word)
 
 

@@ -32,16 +32,16 @@ same kind of problem.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, amount
-from oocbe.formats.bif import MOST_DIMENSIONS, network_problem
+from oocbe.formats.bif import MOST_DIMENSIONS, Network
 from oocbe.formats.text import LARGEST_TABLE, Text
 from oocbe.formats.xml import Element, parse_xml
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
@@ -54,56 +54,44 @@ def parse(text: Text, root: Element) -> Problem:
 
     FormatError with the line where it is malformed; UnsupportedError for what is no chance node, or too large.
     """
-    network = root.needed("NETWORK")
-    variables: list[Variable] = []
-    index: dict[str, int] = {}
-    functions: dict[int, Function] = {}
-    for element in network.children:
+    whole, network = root.needed("NETWORK"), Network("variable")
+    for element in whole.children:
         if element.tag == "VARIABLE":
-            made = _variable(element)
-            if made.name in index:
-                raise element.error(f"found variable {made.name!r} a second time, expected each once")
-            index[made.name] = len(variables)
-            variables.append(made)
+            network.add(*_variable(element), element.error)
         elif element.tag not in ("NAME", "PROPERTY", "DEFINITION"):
             raise element.error(f"found <{element.tag}>, expected <VARIABLE> or <DEFINITION>")
-    if not variables:
-        raise network.error("found a network without <VARIABLE>, expected one")
-    for element in network.children:  # after all variables: definitions may come before them
+    if not network.variables:
+        raise whole.error("found a network without <VARIABLE>, expected one")
+    for element in whole.children:  # after all variables: definitions may come before them
         if element.tag == "DEFINITION":
-            child, function = _definition(element, variables, index)
-            if child in functions:
-                raise element.error(f"found a second definition of {variables[child].name!r}, expected one")
-            functions[child] = function
-    for v, variable in enumerate(variables):
-        if v not in functions:
-            raise network.error(f"found no definition of variable {variable.name!r}, expected one")
-    name = network.child("NAME")
+            _read_definition(network, element)
+    name = whole.child("NAME")
     title = "" if name is None else word_of(name)
-    return network_problem(network.error, variables, functions, title or text.stem)
+    return network.problem(title or text.stem, whole.error, "found no definition of")
 
 
-def _variable(element: Element) -> Variable:
+def _variable(element: Element) -> tuple[str, list[str]]:
+    """Name and labels of a variable."""
     name = word_of(element.needed("NAME"))
     kind = element.attributes.get("TYPE", "nature")
     if kind != "nature":
         raise element.unsupported(f"variable {name!r} of type {kind!r}")
-    labels = tuple(word_of(child) for child in element.children if child.tag == "OUTCOME")
+    labels = [word_of(child) for child in element.children if child.tag == "OUTCOME"]
     if not name or not labels or len(set(labels)) != len(labels):
         raise element.error(f"found no name, no <OUTCOME>, or one twice, of variable {name!r}; expected different ones")
-    return Variable(name, len(labels), labels)
+    return name, labels
 
 
-def _definition(element: Element, variables: list[Variable], index: dict[str, int]) -> tuple[int, Function]:
-    """A variable, and what is probable for it given its parents."""
+def _read_definition(network: Network, element: Element) -> None:
+    """Read what is probable for a variable given its parents."""
     check_deadline()
     scopes: dict[str, list[int]] = {"FOR": [], "GIVEN": []}
     for part in element.children:
         if part.tag in scopes:
             name = word_of(part)
-            if name not in index:
+            if name not in network.index:
                 raise part.error(f"found {name[:40]!r}, expected a variable of the network")
-            scopes[part.tag].append(index[name])
+            scopes[part.tag].append(network.index[name])
         elif part.tag not in ("TABLE", "PROPERTY"):
             raise part.error(f"found <{part.tag}>, expected <FOR>, <GIVEN> or <TABLE>")
     if len(scopes["FOR"]) > 1:
@@ -111,12 +99,13 @@ def _definition(element: Element, variables: list[Variable], index: dict[str, in
     if not scopes["FOR"]:
         raise element.error("found a <DEFINITION> without <FOR>, expected one")
     scope = (*scopes["GIVEN"], *scopes["FOR"])
-    name = variables[scope[-1]].name
+    name = network.variables[scope[-1]].name
     if len(set(scope)) != len(scope):
         raise element.error(f"found a variable twice in the definition of {name!r}, expected different ones")
-    shape = tuple(variables[v].size for v in scope)
-    check_shape(element, shape)
-    return scope[-1], Function.from_array(scope, probabilities(element.needed("TABLE"), name, shape), infeasible=0.0)
+    table = probabilities(element.needed("TABLE"), name, checked_shape(network, scope, element))
+    if scope[-1] in network.functions:
+        raise element.error(f"found a second definition of {name!r}, expected one")
+    network.functions[scope[-1]] = Function.from_array(scope, table, infeasible=0.0)
 
 
 def word_of(element: Element) -> str:
@@ -124,10 +113,12 @@ def word_of(element: Element) -> str:
     return " ".join(element.text.decode("utf-8", "replace").split())
 
 
-def check_shape(element: Element, shape: tuple[int, ...]) -> None:
-    """Refuse a table that is too large."""
+def checked_shape(network: Network, scope: Sequence[int], element: Element) -> tuple[int, ...]:
+    """Sizes of some variables, unless a table over them is too large."""
+    shape = tuple(network.variables[v].size for v in scope)
     if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
         raise element.unsupported(f"a table of {math.prod(shape):,} probabilities over {len(shape)} variables")
+    return shape
 
 
 def probabilities(element: Element, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -167,19 +158,15 @@ def parse_xdsl_root(text: Text, root: Element) -> Problem:
     for child in root.children:
         if child.tag not in ("nodes", *PASSED_OVER):
             raise child.unsupported(f"<{child.tag}> in a network")
-    nodes = root.needed("nodes").children
-    variables = [_state_variable(node) for node in nodes]
-    index: dict[str, int] = {}
-    for node, variable in zip(nodes, variables, strict=True):
-        if variable.name in index:
-            raise node.error(f"found node {variable.name!r} a second time, expected each once")
-        index[variable.name] = len(index)
-    if not variables:
-        raise root.needed("nodes").error("found a network without <cpt>, expected one")
+    whole, network = root.needed("nodes"), Network("node")
+    for node in whole.children:
+        network.add(*_state_variable(node), node.error)
+    if not network.variables:
+        raise whole.error("found a network without <cpt>, expected one")
     backwards = _is_by_agrum(root)
-    functions = {v: _function(node, v, variables, index, backwards) for v, node in enumerate(nodes)}
-    name = root.attributes.get("id", "") or text.stem
-    return network_problem(root.needed("nodes").error, variables, functions, name)
+    for v, node in enumerate(whole.children):
+        network.functions[v] = _function(network, node, v, backwards)
+    return network.problem(root.attributes.get("id", "") or text.stem, whole.error, "found no probabilities of")
 
 
 def _is_by_agrum(root: Element) -> bool:
@@ -189,24 +176,23 @@ def _is_by_agrum(root: Element) -> bool:
     return genie is not None and genie.attributes.get("app", "").startswith("aGrUM")
 
 
-def _state_variable(node: Element) -> Variable:
+def _state_variable(node: Element) -> tuple[str, list[str]]:
+    """Name and states of a node."""
     name = node.attributes.get("id", "")
     if node.tag not in ("cpt", "deterministic"):
         raise node.unsupported(f"node {name!r}, a <{node.tag}>,")
     if "dynamic" in node.attributes:
         raise node.unsupported(f"node {name!r} of a dynamic network")
-    labels = tuple(child.attributes.get("id", "") for child in node.children if child.tag == "state")
+    labels = [child.attributes.get("id", "") for child in node.children if child.tag == "state"]
     if not name or not labels or "" in labels or len(set(labels)) != len(labels):
         raise node.error(f"found no id, no <state>, or one twice, of node {name!r}; expected different ones")
-    return Variable(name, len(labels), labels)
+    return name, labels
 
 
-def _function(
-    node: Element, child: int, variables: Sequence[Variable], index: Mapping[str, int], backwards: bool
-) -> Function:
+def _function(network: Network, node: Element, child: int, backwards: bool) -> Function:
     """Conditional probabilities of a node given its parents."""
     check_deadline()
-    name = variables[child].name
+    name = network.variables[child].name
     wanted = "probabilities" if node.tag == "cpt" else "resultingstates"
     for part in node.children:
         if part.tag not in ("state", "parents", wanted, *PASSED_OVER):
@@ -214,29 +200,26 @@ def _function(
     listed = node.child("parents")
     parents = []
     for word in [] if listed is None else word_of(listed).split():
-        if listed is not None and word not in index:
+        if listed is not None and word not in network.index:
             raise listed.error(f"found {word[:40]!r}, expected a node of the network")
-        parents.append(index[word])
+        parents.append(network.index[word])
     scope = (*(reversed(parents) if backwards else parents), child)
     if len(set(scope)) != len(scope):
         raise node.error(f"found a node twice, or node {name!r} itself, among the parents of {name!r}")
-    shape = tuple(variables[v].size for v in scope)
-    check_shape(node, shape)
-    given = node.needed(wanted)
-    table = probabilities(given, name, shape) if node.tag == "cpt" else _certain(given, variables[child], shape)
+    shape, given = checked_shape(network, scope, node), node.needed(wanted)
+    table = probabilities(given, name, shape) if node.tag == "cpt" else _certain(network, given, child, shape)
     return Function.from_array(scope, table, infeasible=0.0)
 
 
-def _certain(element: Element, variable: Variable, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _certain(network: Network, element: Element, child: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Probabilities of a node that its parents determine."""
-    states = word_of(element).split()
+    states, known, name = word_of(element).split(), network.values[child], network.variables[child].name
     count = math.prod(shape[:-1])
     if len(states) != count:
-        raise element.error(f"found {len(states)} resulting states of {variable.name!r}, expected {count}")
-    known = {label: value for value, label in enumerate(variable.labels or ())}
+        raise element.error(f"found {len(states)} resulting states of {name!r}, expected {count}")
     for state in states:
         if state not in known:
-            raise element.error(f"found {state[:40]!r}, expected a state of {variable.name!r}")
-    table = np.zeros((count, variable.size))
+            raise element.error(f"found {state[:40]!r}, expected a state of {name!r}")
+    table = np.zeros((count, shape[-1]))
     table[np.arange(count), [known[state] for state in states]] = 1.0
     return table.reshape(shape)
