@@ -115,11 +115,6 @@ class Decomposed:
         """No assignment is allowed."""
         self.costs(scope, [], [], math.inf)
 
-    def at_least(self, title: str, scope: Sequence[int], weights: Sequence[Sequence[int]], capacity: int) -> None:
-        """The sum of weights is at least a capacity, as a linear constraint: the sign turns ">=" into "<="."""
-        rows = tuple(np.array([-weight for weight in own], dtype=np.int64) for own in weights)
-        self.linear.append(LinearConstraint(tuple(scope), rows, -capacity, title))
-
     def weighted_sum(
         self, title: str, scope: Sequence[int], weights: Sequence[Sequence[int]], price: Callable[[int], Cost]
     ) -> None:
@@ -318,6 +313,13 @@ class GlobalReader:
         cost = self.integer("a cost", low)
         return math.inf if cost >= self.whole.top else cost
 
+    def place(self) -> int:
+        """Take a variable of the scope and return its place there."""
+        v = self.integer("a variable")
+        if v not in self.scope:
+            raise self.error(f"found variable {v}, expected one of the scope {self.scope}")
+        return self.scope.index(v)
+
     def values(self) -> set[int]:
         """Take a list of values with its length before it; those that no variable has are of no effect."""
         return {self.integer("a value") for _ in range(self.count("a number of values"))}
@@ -367,7 +369,12 @@ class GlobalReader:
         for v, own in zip(self.scope, weights, strict=True):
             if max(map(abs, own), default=0) >= 2**63:
                 raise self.error(f"found a weight of variable {v} outside 64 bits, expected a smaller one")
-        self.whole.at_least(self.title, self.scope, weights, capacity)
+        rows = tuple(np.array([-weight for weight in own], dtype=np.int64) for own in weights)  # "<=" of negative ones
+        self.whole.linear.append(LinearConstraint(self.scope, rows, -capacity, self.title))
+
+    def walk(self, start: State, step: Step, end: Callable[[State], Cost], most_steps: int = MOST_STEPS) -> None:
+        """The function is a walk, as :meth:`Decomposed.walk` takes it."""
+        self.whole.walk(self.title, self.scope, start, step, end, most_steps)
 
     def priced(self, weights: list[list[int]], price: Callable[[int], Cost]) -> None:
         """The sum of weights has a price."""

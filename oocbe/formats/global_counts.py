@@ -185,7 +185,7 @@ def _least_changes(reader: GlobalReader, bounds: dict[int, tuple[int, int, Cost,
         most: int = max(excess, shortage)
         return cost * most
 
-    reader.whole.walk(reader.title, reader.scope, ((0,) * len(places), 0), step, end)
+    reader.walk(((0,) * len(places), 0), step, end)
 
 
 def same(reader: GlobalReader) -> None:
@@ -329,7 +329,7 @@ def knapsack_of_values(reader: GlobalReader) -> None:
     for _ in range(reader.count("a number of sets")):
         chosen: list[set[int]] = [set() for _ in reader.scope]
         for _ in range(reader.count("a number of variables")):
-            chosen[_place(reader)].add(reader.integer("a value"))
+            chosen[reader.place()].add(reader.integer("a value"))
         _at_most_one(reader, chosen)
 
 
@@ -340,19 +340,12 @@ def _add_weight(reader: GlobalReader, own: list[int]) -> None:
         own[value] += weight
 
 
-def _place(reader: GlobalReader) -> int:
-    v = reader.integer("a variable")
-    if v not in reader.scope:
-        raise reader.error(f"found variable {v}, expected one of the scope {reader.scope}")
-    return reader.scope.index(v)
-
-
 def knapsack_by_triplets(reader: GlobalReader) -> None:
     """``knapsackv``: variables, values and weights."""
     capacity = reader.integer("a capacity")
     weights = [[0] * size for size in reader.sizes]
     for _ in range(reader.integer("a number of weights", 0)):
-        _add_weight(reader, weights[_place(reader)])
+        _add_weight(reader, weights[reader.place()])
     reader.at_least(weights, capacity)
 
 

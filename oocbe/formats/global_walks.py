@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oocbe.formats.global_costs import MOST_ITEMS, Cost, GlobalReader, State, Step
+from oocbe.formats.global_costs import MOST_ITEMS, Cost, GlobalReader, State
 
 MOST_SLOW_STEPS = 2**16
 """Steps of a walk whose states are charts or trees, which take some 10 microseconds each."""
@@ -62,7 +62,7 @@ class Automaton:
         begin = frozenset((q, cost - least) for q, cost in self.starts.items())
         if least:
             whole.costs((), [], [], least)
-        whole.walk(reader.title, reader.scope, begin, step, end)
+        reader.walk(begin, step, end)
 
 
 def regular(reader: GlobalReader) -> None:
@@ -103,14 +103,8 @@ def _move_of_table(reader: GlobalReader, states: int) -> tuple[int, int, int]:
     if not 0 <= value < size:
         return state, value, reader.count("a state")  # nobody reads such a value
     place = (state * size + value) * states
-    return _entry(place + reader.integer("a state", 0, states * states * size - 1 - place), size, states)
-
-
-def _entry(place: int, size: int, states: int) -> tuple[int, int, int]:
-    """State, value and next state of a place in an array of these."""
-    before, following = divmod(place, states)
-    state, value = divmod(before, size)
-    return state, value, following
+    before, following = divmod(place + reader.integer("a state", 0, states * states * size - 1 - place), states)
+    return *divmod(before, size), following
 
 
 def _states(reader: GlobalReader, states: int) -> int:
@@ -185,15 +179,11 @@ def grammar(reader: GlobalReader) -> None:
             found.rules[rule] = min(reader.cost() if kind == 3 else 0, found.rules.get(rule, math.inf))
     if metric == "var" and cost != math.inf:
         found.allow_changes(symbols, reader.all_values(), cost)
-    _slow_walk(reader, (), found.step, found.end)
+    reader.walk((), found.step, found.end, MOST_SLOW_STEPS)
 
 
 def _symbol(reader: GlobalReader, symbols: int) -> int:
     return reader.integer("a symbol", 0, symbols - 1)
-
-
-def _slow_walk(reader: GlobalReader, start: State, step: Step, end: Callable[[State], Cost]) -> None:
-    reader.whole.walk(reader.title, reader.scope, start, step, end, MOST_SLOW_STEPS)
 
 
 def largest(reader: GlobalReader) -> None:
@@ -201,11 +191,8 @@ def largest(reader: GlobalReader) -> None:
     default = reader.cost()
     weights: dict[tuple[int, int], Cost] = {}
     for _ in range(reader.integer("a number of weights", 0)):
-        v = reader.integer("a variable")
-        if v not in reader.scope:
-            raise reader.error(f"found variable {v}, expected one of the scope {reader.scope}")
-        value = reader.integer("a value")
-        weights[reader.scope.index(v), value] = reader.cost()
+        place, value = reader.place(), reader.integer("a value")
+        weights[place, value] = reader.cost()
 
     def step(place: int, most: State, value: int) -> tuple[State, Cost]:
         found = max(most, weights.get((place, value), default))
@@ -215,7 +202,7 @@ def largest(reader: GlobalReader) -> None:
         found: Cost = most
         return found
 
-    reader.whole.walk(reader.title, reader.scope, 0, step, end)
+    reader.walk(0, step, end)
 
 
 def spanning_tree(reader: GlobalReader) -> None:
@@ -235,4 +222,4 @@ def spanning_tree(reader: GlobalReader) -> None:
             return tops, math.inf
         return tuple(top if own == place else own for own in tops), 0
 
-    _slow_walk(reader, tuple(range(len(places))), step, lambda tops: 0)
+    reader.walk(tuple(range(len(places))), step, lambda tops: 0, MOST_SLOW_STEPS)
