@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats.cost_tables import plain_names, tables_of
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 
@@ -120,12 +120,6 @@ def _plain(names: Iterable[str]) -> list[str]:
     return plain_names(names, _MARKS, _NUMBER)
 
 
-def _ends(function: Function) -> tuple[int | float, int | float]:
-    listed = [function.values.min().item(), function.values.max().item()] if len(function.values) else []
-    listed += [] if function.default is None else [function.default]
-    return min(listed, default=0), max(listed, default=0)
-
-
 @dataclass(frozen=True)
 class _Numbers:
     """Format of numbers.
@@ -156,7 +150,8 @@ def _numbers(problem: Problem) -> _Numbers:
     """
     sign = 1 if problem.semiring == MIN_SUM else -1
     own = problem.upper_bound if sign > 0 else problem.lower_bound
-    ends = [sorted((sign * low, sign * high)) for low, high in map(_ends, problem.functions)]
+    extremes = zip(problem.extremes.least.tolist(), problem.extremes.greatest.tolist(), strict=True)
+    ends = [sorted((sign * low, sign * high)) for low, high in extremes]
     bound = None if own is None else sign * own
     if bound is None:
         total = max(sign * problem.constant, 0) + sum(max(high, 0) for _, high in ends)

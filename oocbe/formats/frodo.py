@@ -151,7 +151,8 @@ class _FrodoReader:
         if listed is None or given in (None, "infinity"):
             return constant, None
         assert given is not None
-        if self._is_max or min([constant, *(_least(f) for f in functions)]) < 0:
+        has_negative = any((f.default or 0) < 0 or f.values.min(initial=0) < 0 for f in functions)
+        if self._is_max or constant < 0 or has_negative:
             raise listed.unsupported(f"maximalCost={given!r} of utilities, or beside costs below 0,", REMEDY)
         return constant, self._cost(listed, given)
 
@@ -307,11 +308,6 @@ class _FrodoReader:
         if len(np.unique(found, axis=0)) != len(found):
             raise relation.element.error(f"constraint {name}: found a tuple twice, expected each once")
         return found
-
-
-def _least(f: Function) -> int | float:
-    least: int | float = f.values.min(initial=0).item()
-    return least if f.default is None else min(least, f.default)
 
 
 def render(dcop: Dcop) -> str:

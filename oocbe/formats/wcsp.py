@@ -43,7 +43,7 @@ from oocbe.formats.text import LARGEST_DOMAIN, Text
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import distinct_rows
 from oocbe.model.semiring import MIN_SUM
 
 KEYWORD_DEFAULT = -1
@@ -197,13 +197,7 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
         row, column = np.unravel_index(int(np.argmax(outside)), outside.shape)
         bad = first + int(row) * width + int(column)
         raise text.error(bad, f"found the value {tuples[row, column]}, expected one between 0 and {shape[column] - 1}")
-    # A sort finds whether a tuple is repeated; only then is it worth knowing which.
-    if math.prod(shape) < 2**62 and len(shape) <= MOST_AXES:
-        codes = np.sort(np.ravel_multi_index(tuple(tuples.T), shape))
-        repeated = bool((codes[1:] == codes[:-1]).any())
-    else:
-        repeated = len(np.unique(tuples, axis=0)) != count
-    if repeated:
+    if distinct_rows(tuples, shape) < count:  # only then is it worth knowing which tuple is repeated
         last = {values: row for row, values in enumerate(map(tuple, tuples.tolist()))}
         rows = np.array(sorted(last.values()))
         tuples, costs = tuples[rows], costs[rows]
@@ -246,7 +240,7 @@ def render(problem: Problem) -> str:
 
 def _top(problem: Problem) -> int:
     if problem.upper_bound is None or math.isinf(problem.upper_bound):
-        top = 1 + int(problem.constant) + sum(max(_costs(f), default=0) for f in problem.functions)
+        top = int(1 + problem.constant + sum(problem.extremes.greatest.tolist()))
     else:
         top = math.ceil(problem.upper_bound)  # for integers, below 10.5 is below 11
     if not -(2**63) <= top < 2**63:
@@ -256,19 +250,13 @@ def _top(problem: Problem) -> int:
 
 def _refuse_negative(problem: Problem) -> None:
     # The format requires costs of at least 0. toulbar2 gives wrong answers for some files with negative costs.
-    parts = [(f"function {number}", min(_costs(f), default=0)) for number, f in enumerate(problem.functions)]
+    parts = [(f"function {number}", lowest) for number, lowest in enumerate(problem.extremes.least.tolist())]
     for what, lowest in [*parts, ("the constant", int(problem.constant))]:
         if lowest < 0:
             raise UnsupportedError(
                 f"{problem.name}: {what} has the cost {lowest}, the wcsp format holds costs of at least 0; "
                 "shift the costs up first, and the optimum down again"
             )
-
-
-def _costs(function: Function) -> list[int]:
-    """The extremes of a function's costs, its default among them."""
-    listed = [int(function.values.min()), int(function.values.max())] if len(function.values) else []
-    return listed if function.default is None else [*listed, int(function.default)]
 
 
 def _render_table(

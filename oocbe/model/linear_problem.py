@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.model.linear_system import LinearSystem
+from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
@@ -26,9 +27,6 @@ LARGEST_DOMAIN = 2**24
 
 MOST_COEFFICIENTS = 2**26
 """Limit of the values of all variables plus the coefficients of all rows, one per value of an entry's variable."""
-
-INT64 = 2**63
-"""Exclusive upper limit of signed 64-bit integers."""
 
 
 def problem_of(system: LinearSystem) -> Problem:
@@ -145,7 +143,7 @@ def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[in
         room -= sum(a * origins[v] + min(0, a * (sizes[v] - 1)) for a, v in zip(whole, columns, strict=True))
         if room >= 0 and sum(abs(a) * (sizes[v] - 1) for a, v in zip(whole, columns, strict=True)) <= room:
             continue
-        if room + 1 >= INT64:
+        if room >= INT64.max:
             raise UnsupportedError(
                 f"{system.name}: {system.row_name(row)}: as integers, its numbers leave 64 bits; elimination needs less"
             )
@@ -159,7 +157,7 @@ def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
     """Consumption of each value above the cheapest one, clipped to ``limit``."""
     if size == 1:
         return np.zeros(1, dtype=np.int64)  # a single value: no choice, whatever the coefficient
-    if abs(coefficient) * (size - 1) < INT64:
+    if abs(coefficient) * (size - 1) <= INT64.max:
         steps = np.arange(size, dtype=np.int64)
         taken = np.minimum(steps * abs(coefficient), limit)
     else:
@@ -182,7 +180,7 @@ def _objective(system: LinearSystem, sizes: list[int], origins: list[int]) -> tu
             values = cost * np.arange(sizes[v], dtype=np.float64)
         else:
             total += int(cost) * origins[v]
-            if abs(int(cost)) * sizes[v] >= INT64:
+            if abs(int(cost)) * sizes[v] > INT64.max:
                 name = system.names[v]
                 raise UnsupportedError(
                     f"{system.name}: the objective's coefficient of {name} leaves 64 bits; scale it down"

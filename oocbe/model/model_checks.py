@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import distinct_rows
 from oocbe.runtime.deadline import check_deadline
 
 Values = NDArray[np.int64] | NDArray[np.float64]
@@ -187,15 +187,6 @@ def _check_tuples(where: str, tuples: NDArray[np.int64], sizes: NDArray[np.int64
     if (tuples < 0).any() or (tuples >= sizes).any():
         bad = int(np.flatnonzero(((tuples < 0) | (tuples >= sizes)).any(axis=0))[0])
         raise ModelError(f"{where}: a value of scope position {bad} is outside its domain of size {sizes[bad]}")
-    distinct = _distinct(tuples, sizes.tolist())
+    distinct = distinct_rows(tuples, sizes.tolist())
     if distinct != len(tuples):
         raise ModelError(f"{where}: {len(tuples) - distinct} tuples occur twice")
-
-
-def _distinct(tuples: NDArray[Any], sizes: list[int]) -> int:
-    if not sizes:
-        return 1
-    if math.prod(sizes) < 2**62 and len(sizes) <= MOST_AXES:
-        codes = np.sort(np.ravel_multi_index(tuple(tuples.T), tuple(sizes)))  # np.unique hashes, ten times as slow
-        return 1 + int(np.count_nonzero(codes[1:] != codes[:-1]))
-    return len(np.unique(tuples, axis=0))
