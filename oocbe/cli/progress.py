@@ -81,15 +81,10 @@ class VerboseObserver(SilentObserver):
 class LogObserver(SilentObserver):
     """Prints the latest bucket, bounds and incumbent once per interval, also during a long bucket.
 
-    Parameters
-    ----------
-    interval : seconds between lines; a shorter solve prints nothing.
-    settling : seconds after the last such line from which on a change of bounds or incumbent is printed at once.
+    A solve shorter than an interval prints nothing.
     """
 
-    def __init__(self, interval: float = LOG_INTERVAL_SECONDS, settling: float = SETTLING_SECONDS) -> None:
-        self._interval = interval
-        self._settling = settling
+    def __init__(self) -> None:
         self._begin = self._told = time.monotonic()
         self._known = ""
         self._latest = "bounds"
@@ -105,7 +100,7 @@ class LogObserver(SilentObserver):
         """Store bounds and incumbent for the next line, or print them if the last line is old."""
         self._known = _bounds_line(lower, value)
         now = time.monotonic()
-        if now - self._told >= self._settling:
+        if now - self._told >= SETTLING_SECONDS:
             self._told = now
             note(f"{seconds(now - self._begin)}: {self._known} ({why})")
         self._begin_to_log()
@@ -127,7 +122,7 @@ class LogObserver(SilentObserver):
             self._thread.join()
 
     def _log(self) -> None:
-        while not self._ended.wait(self._interval):
+        while not self._ended.wait(LOG_INTERVAL_SECONDS):
             known = f"; {self._known}" if self._known else ""
             doing = SENTENCE if compilation.is_running else str(advance) or self._latest
             note(f"{seconds(time.monotonic() - self._begin)}: {doing}{known}")
