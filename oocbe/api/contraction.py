@@ -81,7 +81,7 @@ class Contractions:
         gone = list(step.eliminated)
         settings: dict[str, Any] = {"backend": self._backend}
         if output is not None or not self._fits(step, tables):
-            place = self._place() if output is None else output
+            place = self._scratch() / f"step-{next(self._numbers)}" if output is None else output
             settings |= {"output": place, "memory": self._memory, "scratch": self._scratch()}
         elif len(tables) == 1 and not gone:
             return tables[0]
@@ -107,9 +107,6 @@ class Contractions:
         if self._folder is None:
             self._folder = self._closed.enter_context(closing(ScratchFolder(default_parent()))).path
         return self._folder
-
-    def _place(self) -> Path:
-        return self._scratch() / f"step-{next(self._numbers)}"
 
 
 def _joined_rows(tables: Sequence[Table]) -> int:

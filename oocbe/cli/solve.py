@@ -365,9 +365,5 @@ def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
             schedule = day.schedule(assignment)
             yield f"{shown}profit {schedule.profit}: " + " ".join(f"{t.name}:{t.camera}" for t in schedule.taken)
     for name, own in result.marginals_by_name.items():
-        yield f"{name}  " + "  ".join(f"{label}: {_shown(x)}" for label, x in own.items())
-
-
-def _shown(x: int | float) -> str:
-    """All digits of an integer, the leading digits of another number."""
-    return str(x) if isinstance(x, int) else f"{x:.6g}"
+        parts = (f"{label}: {x if isinstance(x, int) else f'{x:.6g}'}" for label, x in own.items())  # integers in full
+        yield f"{name}  " + "  ".join(parts)

@@ -110,7 +110,7 @@ class Region:
         finally:
             self._is_collecting = False
         if self._is_closed and self._free == [(0, len(self.memory))]:
-            give_up, self._give_up = self._give_up, _nothing
+            give_up, self._give_up = self._give_up, lambda: None
             give_up()
 
 
@@ -140,7 +140,3 @@ class _Lease:
 
     def __del__(self) -> None:
         self._region._give_back(self._start, self._stop)
-
-
-def _nothing() -> None:
-    pass

@@ -76,7 +76,8 @@ def count_clauses(
         else:
             found = _searched(presolved.formula, problem, options, choice)
             value = int(found.value or 0)
-        is_feasible = value != 0 or (_has_negative(formula) and _has_model(formula, options))
+        has_negative = formula.weights is not None and any(min(pair) < 0 for pair in formula.weights)
+        is_feasible = value != 0 or (has_negative and _has_model(formula, options))
     return replace(
         found,
         semiring=problem.semiring.name,
@@ -118,10 +119,6 @@ def _weighted(formula: Formula, weights: Mapping[int, Sequence[int]], hidden: Co
     for v, (of_false, of_true) in weights.items():
         pairs[v] = of_true, of_false
     return replace(formula, shown=shown, weights=tuple(pairs))
-
-
-def _has_negative(formula: Formula) -> bool:
-    return formula.weights is not None and any(min(pair) < 0 for pair in formula.weights)
 
 
 def _has_model(formula: Formula, options: SolveOptions) -> bool:

@@ -24,6 +24,9 @@ except ImportError as missing:
 BLUE, ORANGE, GREY, GREEN = "#2b6cb0", "#dd6b20", "#a0aec0", "#2f855a"
 """Colours of bounds and messages; of assignments; of omitted parts; of selected parts."""
 
+BARS = (BLUE, ORANGE, GREEN, "#805ad5", "#b83280", "#2c7a7b", "#975a16", "#4a5568")
+"""Colours of stacked bars, in turn."""
+
 MOST_NODES = 250
 """Maximum variables for drawing a graph; more are drawn as the adjacency matrix."""
 
@@ -217,9 +220,10 @@ def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, 
         left = 0.0
         for number, (label, x) in enumerate(own.items()):
             if stacked:
-                colour = _colour(number)
+                colour, text = BARS[number % len(BARS)], f"{_plain(label)} {x:.2g}"
                 axes.barh(place, x, left=left, color=colour, edgecolor="white", linewidth=0.6)
-                _write_in(axes, left + x / 2, place, f"{_plain(label)} {x:.2g}", x)
+                if x > 0.012 * len(text) + 0.01:  # it fits
+                    axes.text(left + x / 2, place, text, ha="center", va="center", fontsize=8, color="white")
                 left += x
             elif np.isfinite(x):
                 axes.plot(x, place, "o", color=BLUE, markersize=4)
@@ -232,16 +236,6 @@ def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, 
     if stacked:
         axes.set_xlim(0, 1)
     return figure
-
-
-def _write_in(axes: Axes, x: float, y: float, text: str, room: float) -> None:
-    """Write a text if it fits."""
-    if room > 0.012 * len(text) + 0.01:
-        axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white")
-
-
-def _colour(number: int) -> str:
-    return (BLUE, ORANGE, GREEN, "#805ad5", "#b83280", "#2c7a7b", "#975a16", "#4a5568")[number % 8]
 
 
 def ranking(title: str, values: Sequence[int | float], labels: Sequence[Mapping[str, str]]) -> Picture:

@@ -58,7 +58,7 @@ def draw(trace: Trace, path: Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     colours = _colours(trace.spans)
-    scale, unit = _unit(summary.seconds)
+    scale, unit = (1e-9, "seconds") if summary.seconds >= 1 else (1e-6, "milliseconds")
     for place, spans in enumerate(rows.values()):
         # Waiting first and nested work last, as later bars cover earlier ones.
         for (name, is_wait), mine in _by_kind(spans):
@@ -119,11 +119,6 @@ def _colours(spans: Iterable[Span]) -> dict[str, Any]:
     palette = [colormaps["tab20"](place) for place in (*range(0, 20, 2), *range(1, 20, 2)) if place not in GREYS]
     names = sorted(seconds, key=lambda name: -seconds[name])
     return dict(zip_longest(names, palette[: len(names)], fillvalue=OTHER_COLOUR))
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    """Factor from nanoseconds to a unit suitable for a run, and the unit."""
-    return (1e-9, "seconds") if seconds >= 1 else (1e-6, "milliseconds")
 
 
 def _label(axes: Any, summary: TraceSummary, rows: dict[tuple[str, int], list[Span]], unit: str) -> None:

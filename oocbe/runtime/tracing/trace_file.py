@@ -105,7 +105,7 @@ class TraceFile:
             }
             if span.details:
                 event["args"] = span.details
-            lines.append(json.dumps(event, default=_plain))
+            lines.append(json.dumps(event, default=lambda number: number.item()))  # NumPy's
         self._append("".join(f",\n{line}" for line in lines))
 
     def close(self, recorder: Recorder, error: BaseException | None) -> None:
@@ -227,11 +227,6 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise FormatError(path, 1, "not a trace that oocbe wrote: an array of events has to begin here")
             if line.strip() not in (b"[", b"]"):
                 yield number, line
-
-
-def _plain(number: Any) -> object:
-    """A NumPy number as a Python number."""
-    return number.item()
 
 
 @contextmanager
