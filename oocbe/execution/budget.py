@@ -141,11 +141,6 @@ class MemoryPlan:
         """Plan for a nested operation during another one's pieces, with the share for nested partitions."""
         return replace(self, pieces=0.5 * self.nested, partition=0.5 * self.nested, nested=0.25 * self.nested)
 
-    @property
-    def is_smallest(self) -> bool:
-        """Whether pieces have their minimum size."""
-        return self.piece_bytes < tuning().least_piece_bytes
-
     def halved(self) -> MemoryPlan:
         """Plan with pieces of half the size, after a failed allocation within the budget."""
         rows = None if self.piece_rows is None else max(1, self.piece_rows // 2)

@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
-from oocbe.execution.cluster.workers import InThreads, use_workers
+from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables import scratch
 from oocbe.tables.stored import StoredTable
+from tests.helpers.thread_workers import InThreads
 
 
 def call(*arguments):

@@ -11,12 +11,13 @@ from functools import partial
 import pytest
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.execution.cluster.workers import InThreads, LostWorkError, use_workers
+from oocbe.execution.cluster.workers import LostWorkError, use_workers
 from oocbe.model.settings.tuning import tuned
 from oocbe.runtime import faults
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.helpers.durable_runs import EveryPoint, forked, solve_in
 from tests.helpers.memory_disk import memory_folder
+from tests.helpers.thread_workers import InThreads
 
 PROBLEM, ORDER = complete_problem(5, 4), list(range(5))
 

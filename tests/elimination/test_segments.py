@@ -24,7 +24,7 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ClusterError, DiskError, ResourceError, TimeLimitError
 from oocbe.execution.cluster.dispatch import MOST_TRIES, Dispatch, Pace
 from oocbe.execution.cluster.segment_files import DiskShare
-from oocbe.execution.cluster.workers import DiskShareError, InThreads, LostWorkError, use_workers
+from oocbe.execution.cluster.workers import DiskShareError, LostWorkError, use_workers
 from oocbe.formats import read
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -39,6 +39,7 @@ from tests.elimination.test_piecewise import complete_problem, run
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder
 from tests.helpers.small_problems import make_problem, structures, without_bound
+from tests.helpers.thread_workers import InThreads
 
 
 class Sending(InThreads):

@@ -21,7 +21,7 @@ import oocbe
 from oocbe.algebra.operators import join_sum, maximise
 from oocbe.cli.main import app
 from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
-from oocbe.execution.cluster.workers import InThreads, use_workers
+from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables import object_path
@@ -31,6 +31,7 @@ from oocbe.tables.objects import POINTER_NAME
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable, open_table
 from oocbe.tables.table import Table
+from tests.helpers.thread_workers import InThreads
 
 obstore = pytest.importorskip("obstore")
 

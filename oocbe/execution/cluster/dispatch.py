@@ -26,7 +26,7 @@ from typing import Generic, TypeVar
 
 from oocbe.errors import ClusterError, DiskError, ResourceError
 from oocbe.execution.cluster.segment_files import PartResult
-from oocbe.execution.cluster.workers import DiskShareError, LostWorkError, Workers, cancel
+from oocbe.execution.cluster.workers import DiskShareError, LostWorkError, Workers
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import CALLER, WORKER, Detail, active, waiting
@@ -122,7 +122,7 @@ class Dispatch(Generic[Segment, Sent, Result]):
             while True:
                 most = tuning().segments_under_way * max(1, self.workers.count)
                 while len(running) < most:
-                    attempt = again.popleft() if again else _next(segments)
+                    attempt = again.popleft() if again else next(map(_Attempt, segments), None)
                     if attempt is None:
                         break
                     running[self._submitted(attempt.segment, most)] = attempt
@@ -139,7 +139,8 @@ class Dispatch(Generic[Segment, Sent, Result]):
                     for left in self._ended(future, running.pop(future)):
                         (alone if left.is_alone else again).append(left)
         finally:
-            cancel(list(running))
+            for future in running:
+                future.cancel()
 
     def _submitted(self, segment: Segment, sharing: int) -> Future[Result]:
         return self.workers.submit(self.name, self.work, self.sent(segment, sharing))
@@ -178,12 +179,6 @@ class Dispatch(Generic[Segment, Sent, Result]):
             return [_Attempt(half) for half in self.halves(attempt.segment, error)]
         self.done(attempt.segment, result)
         return []
-
-
-def _next(segments: Iterator[Segment]) -> _Attempt[Segment] | None:
-    for segment in segments:
-        return _Attempt(segment)
-    return None
 
 
 class PartCollector:

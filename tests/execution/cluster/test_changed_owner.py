@@ -11,7 +11,7 @@ from oocbe.api.tasks import verbs
 from oocbe.errors import CorruptDataError
 from oocbe.execution.cluster.ownership import Reading, own_reading, own_writer, reading, working_as
 from oocbe.execution.cluster.segment_files import TableAt, opened
-from oocbe.execution.cluster.workers import InThreads, use_workers
+from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.results.progress_curve import RowsRead
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
@@ -20,6 +20,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.parts import PartsWriter, PartWriter
 from oocbe.tables.stored import StoredTable
 from tests.elimination.test_segments import clique_problem
+from tests.helpers.thread_workers import InThreads
 
 LAYOUT = Layout(("x",), (1000,))
 WRITERS = {"here one": 10, "here two": 20, "elsewhere one": 30, None: 40}

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.execution.cluster.workers import InThreads, use_workers
+from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.settings.tuning import tuned
 from oocbe.runtime.tracing.recorder import CALLER, ELIMINATION, KERNELS, READER, STREAM, WORKER, WRITER
 from oocbe.runtime.tracing.trace_file import read_trace
 from oocbe.stress.tables import SyntheticTable
+from tests.helpers.thread_workers import InThreads
 
 DAILY = "examples/daily.spot"
 
