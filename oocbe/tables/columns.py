@@ -210,7 +210,13 @@ def sorted_rows(
     numbers = values_of(values, value_dtype(values.dtype, what), what)
     check_numbers(what, numbers, semiring)
     keys = keys_of(columns, layout, what) if columns else np.zeros((1, len(numbers)), dtype=np.uint64)
-    keys, numbers = _sorted(keys, numbers, layout)
+    if len(numbers) >= RADIX_ROWS:
+        from oocbe.kernels.cpu.pairs.sort import sort_rows
+
+        keys, numbers = sort_rows(keys, numbers, merged_ranges(map(layout.field, layout.scope)), own=True)
+    else:
+        order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
+        keys, numbers = np.ascontiguousarray(keys[:, order]), numbers[order]
     same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
     if same.any():
         first = layout.unpack(keys[:, [int(np.argmax(same))]])[0].tolist()
@@ -218,13 +224,3 @@ def sorted_rows(
         key = dict(zip(layout.scope, labels, strict=True))
         raise ModelError(f"{what}: two rows have the key {key}; combine them before, as by group_by")
     return layout, keys, numbers
-
-
-def _sorted(keys: NDArray[np.uint64], numbers: NDArray[Any], layout: Layout) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Rows in ascending order of their keys."""
-    if len(numbers) >= RADIX_ROWS:
-        from oocbe.kernels.cpu.pairs.sort import sort_rows
-
-        return sort_rows(keys, numbers, merged_ranges(map(layout.field, layout.scope)), own=True)
-    order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
-    return np.ascontiguousarray(keys[:, order]), numbers[order]

@@ -47,25 +47,13 @@ def write_file(path: Path, data: bytes | memoryview) -> None:
     each, and the disk does not wait for the journal of each file, as when forcing one at a time.
     """
     before("create", path)
-    with span(WRITER, "write file", bytes=len(data)):
-        _write(path, data)
-
-
-def _write(path: Path, data: bytes | memoryview) -> None:
-    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW) as handle:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with span(WRITER, "write file", bytes=len(data)), _opened(path, flags) as handle:
         write_at(handle, memoryview(data), 0, path)
-        if len(data) >= tuning().early_write_bytes:
-            _begin_writing(handle)
-
-
-def _begin_writing(handle: int) -> None:
-    """Start write-back of a file where the system supports it; no guarantee.
-
-    If the disk fails meanwhile, Linux reports this when the file is forced to disk later, unless it has dropped the
-    file from its cache; then only the checksum reveals it on reading.
-    """
-    if (begin := _sync_file_range()) is not None:
-        begin(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
+        # If the disk fails meanwhile, Linux reports this when the file is forced to disk later, unless it has dropped
+        # the file from its cache; then only the checksum reveals it on reading.
+        if len(data) >= tuning().early_write_bytes and (begin := _sync_file_range()) is not None:
+            begin(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
 
 
 @cache

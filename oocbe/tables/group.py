@@ -8,7 +8,7 @@ requests at a time. During sequential reads of chunks, the next ones are therefo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from oocbe.tables import disk
 from oocbe.tables.chunk_files import CODEC_NAMES, ChunkIndex, codec_of, read_rows
 from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
-from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
+from oocbe.tables.manifest import COMPLETE, FORMAT_VERSION, MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import InStores
@@ -156,9 +156,15 @@ def check_files(
     CorruptDataError : names the first file that fails.
     """
     chunks = -(-rows // chunk_rows)
-    # The count first: forged attributes must not create a set of arbitrary size.
-    if len(manifest.files) != 1 + len(arrays) * (1 + chunks) or set(manifest.files) != _names(arrays, chunks):
+    is_listed = len(manifest.files) == 1 + len(arrays) * (1 + chunks)
+    if is_listed:  # else forged attributes could ask for a set of any size
+        names = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
+        is_listed = set(manifest.files) == names | {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
+    if not is_listed:
         raise CorruptDataError(f"{folder}: the manifest lists other files than a table of {rows:,} rows has")
+    if manifest.form != COMPLETE and not chunks == len(manifest.first_keys) == len(manifest.last_keys):
+        listed = len(manifest.first_keys)
+        raise CorruptDataError(f"{folder}: the manifest lists {listed:,} chunks, {rows:,} rows have {chunks:,}")
     for name in manifest.files:
         manifest.checked(folder, name)
     for name, dtype in arrays.items():
@@ -171,12 +177,6 @@ def check_files(
         differs = any(metadata.get(item) != value for item, value in wanted.items())
         if differs or _codec_names(metadata) != CODEC_NAMES[codec_of(manifest.form)]:
             raise CorruptDataError(f"{folder / name / 'zarr.json'}: not the array {name} of this table")
-
-
-def _names(arrays: Iterable[str], chunks: int) -> set[str]:
-    """File names of a table with these arrays."""
-    names = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
-    return names | {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
 
 
 def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
@@ -197,14 +197,6 @@ def layout_of(attributes: Mapping[str, Any]) -> Layout:
     return Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]), labels)
 
 
-def layout_attributes(layout: Layout) -> dict[str, Any]:
-    """Attributes of a layout."""
-    attributes: dict[str, Any] = {"scope": list(layout.scope), "sizes": list(layout.sizes)}
-    if layout.labels:
-        attributes["labels"] = {name: list(own) for name, own in layout.labels.items()}
-    return attributes
-
-
 def table_attributes(
     layout: Layout,
     semiring: Semiring,
@@ -217,19 +209,13 @@ def table_attributes(
 ) -> dict[str, Any]:
     """Attributes that every new table has; those of a table of rows where ``is_sorted`` is given."""
     of_rows = is_sorted is not None
-    attributes = {"version": FORMAT_VERSION, **layout_attributes(layout)} | ({"words": layout.words} if of_rows else {})
+    attributes: dict[str, Any] = {"version": FORMAT_VERSION, "scope": list(layout.scope), "sizes": list(layout.sizes)}
+    if layout.labels:
+        attributes["labels"] = {name: list(own) for name, own in layout.labels.items()}
+    attributes |= {"words": layout.words} if of_rows else {}
     attributes |= {"semiring": semiring.name, "dtype": dtype.name, "rows": rows, "chunk_rows": chunk_rows}
     attributes |= ({"sorted": is_sorted} if of_rows else {}) | ({"limbs": limbs} if limbs else {})
     return attributes if extent is None else {**attributes, "extent": list(extent)}
-
-
-def check_extent(attributes: Mapping[str, Any]) -> None:
-    """Refuse an impossible least and greatest value (ValueError)."""
-    if "extent" in attributes:
-        low, high = attributes["extent"]
-        limit = 1 << max(LIMB_BITS * attributes.get("limbs", 0), 63)
-        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < limit:
-            raise ValueError("extent out of range")
 
 
 def read_json(folder: Place, manifest: Manifest, name: str) -> dict[str, Any]:
@@ -263,7 +249,11 @@ def check_table_attributes(attributes: Mapping[str, Any], is_complete: bool = Fa
         raise ValueError("rows, cells or chunk rows out of range")
     if not is_complete:
         _check_attributes_of_rows(attributes, layout)
-    check_extent(attributes)
+    if "extent" in attributes:
+        low, high = attributes["extent"]
+        limit = 1 << max(LIMB_BITS * attributes.get("limbs", 0), 63)
+        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < limit:
+            raise ValueError("extent out of range")
 
 
 def _check_attributes_of_rows(attributes: Mapping[str, Any], layout: Layout) -> None:

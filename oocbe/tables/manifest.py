@@ -1,11 +1,9 @@
 """The manifest of a stored table: every file with its size and checksum, and the first and last key of each chunk.
 
 Zarr reads a missing chunk as its fill value and cannot tell two swapped chunks apart; the manifest can. It is written
-last, so a folder without one is not a table. It carries a checksum of its own and is accepted only in the exact bytes
-that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
-
-It is a *record*: a small JSON file with its own checksum, accepted only byte for byte as written. Every changed bit is
-therefore detected, in the content as in its formatting.
+last, so a folder without one is not a table. It is a *record*: a small JSON file with its own checksum, accepted only
+byte for byte as :meth:`Manifest.render` gives it. Every changed bit is therefore detected, in the content as in its
+formatting.
 """
 
 from __future__ import annotations

@@ -207,12 +207,12 @@ class PackedTable:
 
     def to_table(self) -> Table:
         """All rows, unpacked; ResourceError if they exceed the memory."""
+        size = self.rows * (WORD_BITS // 8 * self.layout.words + self.dtype.itemsize)
         try:
-            check_room(self.rows * (8 * self.layout.words + self.dtype.itemsize))
+            check_room(size)
             keys = np.empty((self.layout.words, self.rows), dtype=np.uint64)
             values = np.empty(self.rows, dtype=self.dtype)
         except MemoryError:
-            size = self.rows * (WORD_BITS // 8 * self.layout.words + self.dtype.itemsize)
             raise ResourceError(f"{self!r} takes {format_bytes(size)} unpacked, more than the memory left") from None
         self.read_into(0, keys, values)
         return Table(self.layout, keys, values, self.semiring, self.is_sorted)

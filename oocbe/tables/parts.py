@@ -27,15 +27,7 @@ from oocbe.tables.chunk_files import ChunkIndex, arrays_of
 from oocbe.tables.folder_writer import FolderSettings, FolderWriter
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of, table_attributes
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import (
-    MANIFEST_NAME,
-    PART_NAME,
-    PARTS,
-    ROWS,
-    FileRecord,
-    Manifest,
-    PartRecord,
-)
+from oocbe.tables.manifest import MANIFEST_NAME, PART_NAME, PARTS, ROWS, FileRecord, Manifest, PartRecord
 from oocbe.tables.object_path import Place
 from oocbe.tables.writer import StoredTableWriter
 
@@ -188,8 +180,6 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
         before = record.last_key
         arrays = arrays_of(layout_of(own), np.dtype(own["dtype"]), limbs=own.get("limbs", 0))
         check_files(path, part, arrays, record.rows, own["chunk_rows"])
-        if not -(-record.rows // own["chunk_rows"]) == len(part.first_keys) == len(part.last_keys):
-            raise CorruptDataError(f"{path}: the manifest lists {len(part.first_keys):,} chunks for its rows")
         rendered = part.render()
         whole.files[f"{record.name}/{MANIFEST_NAME}"] = FileRecord.of(rendered)
         whole.files |= {f"{record.name}/{name}": file for name, file in part.files.items()}

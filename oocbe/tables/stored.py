@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import CorruptDataError, ResourceError, UsageError
+from oocbe.errors import ResourceError, UsageError
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room
@@ -157,7 +157,8 @@ class StoredTable(StoredGroup, Exchanged):
             return cls(folder, manifest, attributes)
 
         table = made_of(folder, make)
-        table._check_files()
+        arrays = arrays_of(table.layout, table.dtype, manifest.form, table.limbs)
+        check_files(folder, manifest, arrays, table.rows, table.chunk_rows)
         return table
 
     @property
@@ -404,13 +405,3 @@ class StoredTable(StoredGroup, Exchanged):
 
     def __repr__(self) -> str:
         return describe_table("StoredTable", self.layout, self.rows, self.nbytes, self.dtype, self.semiring)
-
-    def _check_files(self) -> None:
-        """All files that this table must have are listed and there, no others listed; arrays are what they must be."""
-        arrays = arrays_of(self.layout, self.dtype, self._manifest.form, self.limbs)
-        chunks = -(-self.rows // self.chunk_rows)
-        if not chunks == self.chunk_count == len(self._manifest.last_keys):
-            raise CorruptDataError(
-                f"{self.path}: the manifest lists {self.chunk_count:,} chunks, {self.rows:,} rows have {chunks:,}"
-            )
-        check_files(self.path, self._manifest, arrays, self.rows, self.chunk_rows)

@@ -327,14 +327,9 @@ class CompleteTableWriter(TableWriter):
     ) -> None:
         chunk_cells = min(chunk_cells, layout.complete_rows)
         super().__init__(path, layout, dtype, semiring, chunk_cells, COMPLETE, **settings)
-        self._refuse_too_many_chunks()
-        self.cells = 0
-
-    def _refuse_too_many_chunks(self) -> None:
-        """Refuse (:class:`DiskError`) a table that no compression can fit, before any writing."""
-        cells = self.layout.complete_rows
-        needed = -(-cells // self._chunk_rows) * LEAST_CHUNK_BYTES
-        if needed > self._budget.available:
+        self.cells, cells = 0, layout.complete_rows
+        needed = -(-cells // chunk_cells) * LEAST_CHUNK_BYTES
+        if needed > self._budget.available:  # no compression can make it fit
             raise DiskError(
                 f"{self.path}: a complete table of {cells:,} values takes {format_bytes(needed)} or more, even if they "
                 f"are all alike; {self._budget.sizes()}. Keep it as rows"
