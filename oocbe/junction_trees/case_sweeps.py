@@ -81,17 +81,14 @@ class CaseSweep:
         """
         doubtful = np.arange(len(self._cases))
         if not is_log:
-            doubtful = self._run(doubtful, self._block_cases, self._tree.is_log)
+            case_bytes = 2 * 8 * max(1, self._tree.message_rows)
+            room = min(tuning().block_bytes, available_memory() // (tuning().block_memory_parts * thread_count()))
+            width = max(tuning().least_block_cases, min(tuning().block_cases, room // case_bytes))
+            doubtful = self._run(doubtful, width, self._tree.is_log)
         if len(doubtful):
             check_deadline()
             self._run(doubtful, tuning().least_block_cases, True)
         self._spare.clear()
-
-    @property
-    def _block_cases(self) -> int:
-        case_bytes = 2 * 8 * max(1, self._tree.message_rows)
-        room = min(tuning().block_bytes, available_memory() // (tuning().block_memory_parts * thread_count()))
-        return max(tuning().least_block_cases, min(tuning().block_cases, room // case_bytes))
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
         prior(self._tree, is_log)  # computed once here instead of by each thread

@@ -180,7 +180,8 @@ def tree_of(
     is_possible = bool(rows) and all(r.rows for r in rows)
     if not is_possible and problem.variables:
         rows = []
-    input_rows = tuple(_input_rows(problem, table) for table in inputs)
+    cells = [math.prod(problem.sizes[v] for v in table.scope) for table in inputs]
+    input_rows = tuple(n if t.values is None else t.values.shape[1] for n, t in zip(cells, inputs, strict=True))
     logarithm = weights.logarithm if is_possible or not problem.variables else -math.inf
     tree = assembled(problem, order, cliques, rows, logarithm, weights.is_log, input_rows)
     return replace(tree, seconds={"rows": time.perf_counter() - begin})
@@ -214,13 +215,6 @@ def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> l
         numbers = {child: arrays.maps[begin : begin + own.rows] for child, begin in begins.items()}
         found.append(CliqueRows(own.values, own.groups, numbers, {}, weights))
     return found
-
-
-def _input_rows(problem: Problem, table: WeightTable) -> int:
-    if table.values is None:
-        return math.prod(problem.sizes[v] for v in table.scope)
-    rows: int = table.values.shape[1]
-    return rows
 
 
 def _leaves_range(weights: Weights, rows: Sequence[CliqueRows]) -> bool:

@@ -82,9 +82,10 @@ def condition(
     """
     problem = without_zeros(tree.problem)
     seen = set(observed)
-    if tree.is_log or problem.linear_constraints or _too_large(problem, seen):
-        return None
     parts: list[Function | Constraint] = [*problem.functions, *problem.constraints]
+    cells = (math.prod(problem.sizes[v] for v in p.scope) for p in parts if not seen.isdisjoint(p.scope))
+    if tree.is_log or problem.linear_constraints or max(cells, default=0) > MOST_CELLS:
+        return None
     kept, gone = _relevant(problem, parts, seen, set(targets))
     hidden = tuple(v for v in range(len(problem.variables)) if v not in seen and v not in gone)
     number = {v: i for i, v in enumerate(hidden)}
@@ -133,12 +134,6 @@ def condition(
         return None
     made_tree = replace(made_tree, logarithm=made_tree.logarithm + logarithm)
     return Conditioned(made_tree, hidden, tuple(inputs), tuple(scalars))
-
-
-def _too_large(problem: Problem, seen: set[int]) -> bool:
-    parts: list[Function | Constraint] = [*problem.functions, *problem.constraints]
-    sizes = problem.sizes
-    return any(math.prod(sizes[v] for v in p.scope) > MOST_CELLS for p in parts if not seen.isdisjoint(p.scope))
 
 
 def _relevant(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -199,18 +199,15 @@ class QueryEngine:
             if limit <= elimination_seconds(parts) or written_out(self._problem) is None:
                 return False
         if self._answer is None:
-            self._answer = self._answer_to(self._known)
+            factors = written_out(self._problem)
+            assert factors is not None
+            self._answer = QueryAnswer(factors, {v: own.likelihood for v, own in self._known.items()})
         return seconds(self._answer) <= limit
 
     @property
     def _is_calibrated(self) -> bool:
         """Whether the tree's calibration has the evidence of this case."""
         return self._calibration is not None and self._is_passed
-
-    def _answer_to(self, known: Mapping[int, CaseEvidence]) -> QueryAnswer:
-        factors = written_out(self._problem)
-        assert factors is not None
-        return QueryAnswer(factors, {v: own.likelihood for v, own in known.items()})
 
     @property
     def _kernels(self) -> str:

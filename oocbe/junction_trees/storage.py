@@ -55,7 +55,11 @@ def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
     try:
         with temporary_beside(target, is_folder=True) as made:
             if isinstance(tree, StoredTree):
-                _copy(tree, made)
+                buffer = memoryview(bytearray(1 << 22))
+                segments = {SEGMENT_NAME.format(p.segment) for own in tree.stored for p in own.pieces}
+                for name in sorted({*segments, *PROBLEM_DTYPES, RECORD_NAME}):
+                    disk.copy_file(tree.folder / name, made / name, buffer)
+                    disk.synchronise(made / name)
             else:
                 _write(tree, made)
             disk.synchronise(made)
@@ -63,14 +67,6 @@ def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
             disk.synchronise(target.parent)
     except OSError as error:
         raise DiskError(f"{folder}: the tree cannot be written ({error.strerror or error})") from error
-
-
-def _copy(tree: StoredTree, made: Path) -> None:
-    buffer = memoryview(bytearray(1 << 22))
-    names = {SEGMENT_NAME.format(p.segment) for own in tree.stored for p in own.pieces}
-    for name in sorted({*names, *PROBLEM_DTYPES, RECORD_NAME}):
-        disk.copy_file(tree.folder / name, made / name, buffer)
-        disk.synchronise(made / name)
 
 
 def _write(tree: CompiledTree, made: Path) -> None:
@@ -90,7 +86,11 @@ def _write(tree: CompiledTree, made: Path) -> None:
                 group, end = (int(g) for g in np.searchsorted(own.groups, [first, last - 1], side="right"))
                 bounds: NDArray[np.int64] = np.clip(own.groups[group - 1 : end + 1], first, last)
                 lengths = np.diff(bounds)
-                parts = _parts(own, tree.shape.children[number], first, last, lengths, is_complete[number])
+                parts = [own.weights[first:last].data.cast("B")]
+                if not is_complete[number]:
+                    maps = [own.numbers[c][first:last] for c in tree.shape.children[number]]
+                    numbers, values = np.array(maps, dtype=np.int32), own.values[:, first:last]
+                    parts = packed(own.weights[first:last], numbers, lengths.astype(np.int32), values)
                 size, checksum = write_parts(handle, parts, offset, path)
                 pieces.append(Piece(0, offset, size, checksum, last - first, first, group - 1, len(lengths)))
                 offset += size
@@ -103,17 +103,6 @@ def _write(tree: CompiledTree, made: Path) -> None:
     record = record_of(tree.problem, tree.order, tree.cliques, entries, tree.logarithm, tree.is_log)
     disk.write_file(made / RECORD_NAME, render_record({**record, "files": files}))
     disk.synchronise(made / RECORD_NAME)
-
-
-def _parts(
-    own: CliqueRows, children: Sequence[int], first: int, last: int, lengths: NDArray[np.int64], is_complete: bool
-) -> list[memoryview]:
-    """The bytes of a range of rows; ``lengths``: rows of each of its groups."""
-    weights = own.weights[first:last]
-    if is_complete:
-        return [weights.data.cast("B")]
-    maps = np.array([own.numbers[c][first:last] for c in children], dtype=np.int32)
-    return packed(weights, maps, lengths.astype(np.int32), own.values[:, first:last])
 
 
 def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:

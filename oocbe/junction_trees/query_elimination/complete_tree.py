@@ -210,11 +210,10 @@ class _Sweep:
         """Compute posteriors of some variables from the root down."""
         tree = self._tree
         at_cliques, at_separators = tree.places(asked)
-        needed = set(at_cliques) | {clique for number in at_separators if (clique := _parent(tree, number)) is not None}
-        for number in range(len(tree.cliques)):
-            parent = _parent(tree, number)
-            if number in needed and parent is not None:
-                needed.add(parent)
+        needed = set(at_cliques)
+        for number, clique in enumerate(tree.cliques):
+            if (number in needed or number in at_separators) and clique.parent is not None:
+                needed.add(clique.parent)
         down: dict[int, _Table] = {}
         found: dict[int, NDArray[np.float64]] = {}
         for number in sorted(needed, reverse=True):
@@ -364,7 +363,3 @@ class _Sweep:
     def _posterior(self, share: Any) -> NDArray[np.float64]:
         values: NDArray[np.float64] = host_array(share)
         return np.exp(values) if self._is_log else values
-
-
-def _parent(tree: CompleteTree, number: int) -> int | None:
-    return tree.cliques[number].parent

@@ -91,20 +91,14 @@ def _written_out(problem: Problem) -> WrittenFactors | None:
     constant = clean.constant if clean.semiring == LOG_SUM_EXP else math.log(clean.constant)
     factors.append(DenseFactor((), np.ones(()), constant))
     ends = [(float(f.weights.min()), float(f.weights.max())) for f in factors]
-    sums = [_sums(f.scope, f.weights, f.logarithm) for f in factors]
+    sums = [_sums(f.scope, f) for f in factors]
     return WrittenFactors(tuple(problem.sizes), tuple(factors), tuple(ends), tuple(sums))
 
 
-def _sums(scope: Sequence[int], weights: NDArray[np.float64], logarithm: float) -> tuple[int, ...]:
-    return tuple(v for axis, v in enumerate(scope) if adds_up_to_one(weights, axis, logarithm))
-
-
-def _sums_left(
-    before: tuple[int, ...], scope: Sequence[int], weights: NDArray[np.float64], logarithm: float
-) -> tuple[int, ...]:
-    """The variables over which a factor still sums to 1 after values were removed."""
-    axes = ((scope.index(v), v) for v in before if v in scope)
-    return tuple(v for axis, v in axes if adds_up_to_one(weights, axis, logarithm))
+def _sums(among: Sequence[int], factor: DenseFactor) -> tuple[int, ...]:
+    """Those of some variables over which a factor sums to 1."""
+    axes = ((factor.scope.index(v), v) for v in among if v in factor.scope)
+    return tuple(v for axis, v in axes if adds_up_to_one(factor.weights, axis, factor.logarithm))
 
 
 def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> CaseFactors | None:
@@ -138,14 +132,12 @@ def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.floa
         if least == greatest:  # a constant factor
             logarithm += factor.logarithm + math.log(least)
             continue
-        scope = factor.scope
         if not is_same:
-            scope = tuple(v for v in scope if len(kept[v]) > 1)
-            array = array.reshape([len(kept[v]) for v in scope])
-            factor = DenseFactor(scope, array, factor.logarithm)
+            scope = tuple(v for v in factor.scope if len(kept[v]) > 1)
+            factor = DenseFactor(scope, array.reshape([len(kept[v]) for v in scope]), factor.logarithm)
         found.append(factor)
         before = written.sums[number] if number < len(written.sums) else ()
-        sums.append(before if is_same else _sums_left(before, scope, array, factor.logarithm))
+        sums.append(before if is_same else _sums(before, factor))
     return CaseFactors(tuple(kept), tuple(found), tuple(_chosen(sums)), logarithm)
 
 

@@ -221,17 +221,13 @@ def read_pieces(
     """
     for piece in owner.pieces if pieces is None else pieces:
         check_deadline()
-        yield read_piece(folder, owner, piece, is_log)
-
-
-def read_piece(folder: Path, owner: StoredClique, piece: Piece, is_log: bool) -> PieceRows:
-    """The rows of one piece; errors as for :func:`read_pieces`."""
-    path = folder / SEGMENT_NAME.format(piece.segment)
-    data = read_bytes(path, piece)
-    try:
-        return PieceRows(owner, piece, data, is_log)
-    except ValueError as error:
-        raise CorruptDataError(f"{path}: {error}; compile the tree again") from None
+        path = folder / SEGMENT_NAME.format(piece.segment)
+        data = read_bytes(path, piece)
+        try:
+            rows = PieceRows(owner, piece, data, is_log)
+        except ValueError as error:
+            raise CorruptDataError(f"{path}: {error}; compile the tree again") from None
+        yield rows
 
 
 def read_bytes(path: Path, piece: Piece) -> NDArray[np.uint8]:
