@@ -12,6 +12,7 @@ most plans have one to three.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -150,10 +151,7 @@ class Layout:
     @cached_property
     def complete_rows(self) -> int:
         """Rows of a complete table: the product of the domain sizes (a Python integer, any size)."""
-        product = 1
-        for size in self.sizes:
-            product *= size
-        return product
+        return math.prod(self.sizes)
 
     def __contains__(self, name: str) -> bool:
         return name in self._places

@@ -9,9 +9,8 @@ one, or are its fastest axes too, they form a *run* without positions: its ``ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ def add_capped(target: NDArray[Any], part: NDArray[Any], axes: Sequence[tuple[in
     count = len(walk.blocks)
     pieces = _pieces(len(target), count)
     cuts = [count * i // pieces for i in range(pieces + 1)]
-    arrays = (target, part, *walk.arrays, number(cap), number(limit))
+    arrays = (target, part, *walk, number(cap), number(limit))
     run_all(_add, [(*arrays, *cut) for cut in pairwise(cuts)])
 
 
@@ -54,17 +53,16 @@ def least_capped(table: NDArray[Any], axes: Sequence[tuple[int, int]], cells: in
     walk = _walk(axes)
     # Blocks with the same base write to the same cells, others to disjoint ones.
     by_base = np.argsort(walk.bases, kind="stable")
-    walk = _Walk(walk.blocks[by_base], walk.bases[by_base], walk.inner, walk.run, walk.step)
+    walk = walk._replace(blocks=walk.blocks[by_base], bases=walk.bases[by_base])
     starts = np.append(np.flatnonzero(np.diff(walk.bases, prepend=-1)), len(walk.bases))
     groups = len(starts) - 1
     pieces = _pieces(len(table), groups)
     cuts = [int(starts[groups * i // pieces]) for i in range(pieces + 1)]
-    run_all(_lower, [(out, table, *walk.arrays, *cut) for cut in pairwise(cuts)])
+    run_all(_lower, [(out, table, *walk, *cut) for cut in pairwise(cuts)])
     return out
 
 
-@dataclass(frozen=True)
-class _Walk:
+class _Walk(NamedTuple):
     """Joint traversal of a small and a large table (see the module); fields as in :func:`_add`."""
 
     blocks: NDArray[np.int64]
@@ -72,10 +70,6 @@ class _Walk:
     inner: NDArray[np.int64]
     run: int
     step: int
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        return (self.blocks, self.bases, self.inner, self.run, self.step)
 
 
 def _pieces(cells: int, most: int) -> int:
