@@ -177,6 +177,9 @@ class CompleteMessages:
         store.move_to_main_memory(bucket.messages, as_rows=False)
         store.make_room(int(store.memory_limit * tuning().wanted_share))
         room = max(1, store.free)
+        piece_bytes = int(room * tuning().cells_share)
+        if engine.uses_device:
+            piece_bytes = min(piece_bytes, engine.streams * engine.piece_bytes())
         scope = tuple(reversed(separator))
         like = Schema(prepared.layout(scope), prepared.dtype, prepared.semiring)
         with ExitStack() as scratch:
@@ -190,7 +193,7 @@ class CompleteMessages:
                 prepared.semiring,
                 prepared.dtype,
                 engine.complete_kernels,
-                CellRoom(self._piece_bytes(room), engine.piece_rows),
+                CellRoom(piece_bytes, engine.piece_rows),
                 engine.streams,
             )
             with closing(stream.values()) as values:
@@ -215,12 +218,6 @@ class CompleteMessages:
             return None
         table, exponent = rescale(table, self._prepared.problem.name)
         return self._store.publish(place, separator, table, exponent), exponent
-
-    def _piece_bytes(self, room: int) -> int:
-        nbytes = int(room * tuning().cells_share)
-        if self._engine.uses_device:
-            nbytes = min(nbytes, self._engine.streams * self._engine.piece_bytes())
-        return nbytes
 
     def _cells_of(self, message: Message, room: int, scratch: ExitStack) -> AnyComplete:
         """A message's values as a complete table, in memory or on disk, converted if necessary."""

@@ -136,7 +136,10 @@ class Forward:
                 subtree = np.zeros(len(buckets), dtype=np.uint8)
             subtree[bucket.variable] = 1
             with span(ELIMINATION, f"bucket {place + 1}", variable=self._name_of(bucket)) as timed:
-                message, exponent = self._published(place, bucket) or self._computed(place, bucket, subtree, outcome)
+                try:
+                    message, exponent = self._published(place, bucket) or self._maker.make(place, bucket, subtree)
+                except TooManyRowsError as error:
+                    raise RowCapError(place, outcome.total_rows, error.limit) from None
                 timed.note(rows=message.rows, bytes=message.nbytes)
             outcome.width = max(outcome.width, len(bucket.separator))
             outcome.total_rows += message.rows
@@ -182,15 +185,6 @@ class Forward:
         """The bucket's message and exponent as published by an earlier run; sets the bucket's separator."""
         layout = self._prepared.layout(self._fill_separator(bucket))
         return self._store.published(place, bucket.separator, layout, self._prepared.dtype)
-
-    def _computed(
-        self, place: int, bucket: Bucket, subtree: NDArray[np.uint8], outcome: ForwardPass
-    ) -> tuple[Message, int]:
-        """The bucket's message, computed and passed to the store, and its exponent."""
-        try:
-            return self._maker.make(place, bucket, subtree)
-        except TooManyRowsError as error:
-            raise RowCapError(place, outcome.total_rows, error.limit) from None
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
         """Combine a message without variables, over all its consumptions, with the result."""

@@ -55,13 +55,13 @@ class Recomputation:
     def _lookups_without(self, message: Message) -> int:
         """Lookups for one value of a message once it is forgotten."""
         bucket = self._maker[id(message)]
-        received = sum(self._lookups(m) for m in bucket.messages)
+        received = 0
+        for m in bucket.messages:
+            if m.is_forgotten:
+                received += self._lookups_without(m)
+            else:
+                received += 1 if m.is_in_memory and m.is_complete else tuning().slow_lookups
         return self._prepared.problem.sizes[bucket.variable] * max(1, received)
-
-    def _lookups(self, message: Message) -> int:
-        if message.is_forgotten:
-            return self._lookups_without(message)
-        return 1 if message.is_in_memory and message.is_complete else tuning().slow_lookups
 
     def cells(
         self, message: Message, chosen: dict[int, int], free: tuple[int, ...]

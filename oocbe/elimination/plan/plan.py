@@ -141,6 +141,7 @@ class Plan(PlanPictures):
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types; variables by name."""
         names = [v.name for v in self.problem.variables]
+        found = self.on_workers
         return {
             "schema_version": SCHEMA_VERSION,
             "problem": self.problem.name,
@@ -160,14 +161,10 @@ class Plan(PlanPictures):
             "disk": self.disk,
             "disk_bytes": self.disk_bytes,
             "least_disk_bytes": self.least_disk_bytes,
-            **self._on_workers_as_json(),
+            **({} if found is None else {"on_workers": asdict(found) | {"efficiency": found.efficiency}}),
             "order": [names[v] for v in self.order],
             "buckets": [b.to_json(names) for b in self.buckets],
         }
-
-    def _on_workers_as_json(self) -> dict[str, object]:
-        found = self.on_workers
-        return {} if found is None else {"on_workers": asdict(found) | {"efficiency": found.efficiency}}
 
     def __str__(self) -> str:
         rows = sum(b.predicted_rows for b in self.buckets)
@@ -409,7 +406,6 @@ def disk_available(options: SolveOptions) -> int:
 
 
 def _forecasts(problem: Problem, choice: OrderChoice, dtype: np.dtype[Any]) -> list[MessageForecast]:
-    """Predictions of each message of an order."""
     position = {v: place for place, v in enumerate(choice.order)}
     sizes, bits = problem.sizes, [bits_for(size) for size in problem.sizes]
     messages = []

@@ -123,8 +123,9 @@ class DurableRun(Run):
             if options.resume and (why := no_run_in(self._directory.path)):
                 self.notes.append(why)
             self._is_resumed = self._found is not None
-            self._ended = self._read_attempts() if self._found else []
+            self._ended: list[dict[str, Any]] = []
             if self._found:
+                self._ended += self._read("race", "abandoned orders are tried again").get("attempts", [])
                 self.known = self._read("known", "bound and incumbent are computed again").get("known")
         except BaseException:
             self._directory.__exit__(None, None, None)
@@ -259,9 +260,9 @@ class DurableRun(Run):
         """Decide whether to resume or replace the existing run, or to raise an error."""
         path, resume = self._directory.path, self._options.resume
         self._identity = str(found.get("identity"))
-        result = self._read_result()
+        result: dict[str, Any] | None = self._read("result", "the answer is computed again").get("result")
         if not resume:
-            messages = messages_in(self._directory.path)
+            messages = messages_in(path)
             if result is None and messages:
                 raise UsageError(
                     f"{path}: holds an unfinished run of {found.get('problem')} with "
@@ -291,20 +292,12 @@ class DurableRun(Run):
             self._directory.remove_orders()
             self.result = self._restored(result)
 
-    def _read_result(self) -> dict[str, Any] | None:
-        """The published answer of this very run; a damaged one is as good as none, it can be computed again."""
-        found: dict[str, Any] | None = self._read("result", "the answer is computed again").get("result")
-        return found
-
     def _restored(self, content: dict[str, Any]) -> Result:
         note = f"the run in {self._directory.path} had ended already; this is its answer"
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
         values["notes"] = (*values["notes"], note)
         values |= {"variables": self._problem.variables, "problem": self._problem.name}
         return Result(**values)
-
-    def _read_attempts(self) -> list[dict[str, Any]]:
-        return list(self._read("race", "abandoned orders are tried again").get("attempts", []))
 
     def _read(self, what: str, remedy: str) -> dict[str, Any]:
         """A record of this run that only saves time: a damaged one is as good as none."""

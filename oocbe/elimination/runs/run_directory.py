@@ -117,7 +117,14 @@ class RunDirectory:
         """Start a new run with this content in ``run.json``, in place of what was there; returns its identity."""
         identity = secrets.token_hex(16)
         # The record of the run before goes last: messages without one are damage and no remains of a new beginning.
-        self._remove_records("result", "known", "race")
+        try:
+            for what in ("result", "known", "race"):
+                path = self.path / f"{what}.json"
+                if path.exists():
+                    disk.remove(path)
+                    disk.synchronise(self.path)
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
         self.remove_orders()
         self.keep("run", {"version": FORMAT_VERSION, "identity": identity, **content})
         return identity
@@ -176,16 +183,6 @@ class RunDirectory:
             raise self.budget.failure(error, str(self.path)) from None
         fault_point("tables:removed")
         self.budget.used = disk.size_of(self.path)
-
-    def _remove_records(self, *names: str) -> None:
-        try:
-            for what in names:
-                path = self.path / f"{what}.json"
-                if path.exists():
-                    disk.remove(path)
-                    disk.synchronise(self.path)
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
 
     def _refuse_foreign_files(self) -> None:
         if self.path.stat().st_uid != os.geteuid():
