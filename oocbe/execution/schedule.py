@@ -173,8 +173,6 @@ def simulate(stages: Sequence[Stage], workers: int, conditions: Conditions | Non
 
 
 class _Run:
-    """One simulation."""
-
     def __init__(self, stages: Sequence[Stage], workers: int, conditions: Conditions) -> None:
         self._stages, self._workers, self._given = stages, workers, conditions
         self._random = np.random.default_rng(conditions.seed)

@@ -296,7 +296,6 @@ class StoredTableWriter(TableWriter):
         self._last_key = key_number(keys, keys.shape[1] - 1)
 
     def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Write rows from the start of a chunk on."""
         super()._write(keys, values)
         for start in range(0, len(values), self._chunk_rows):
             self._manifest.first_keys.append(key_number(keys, start))

@@ -121,7 +121,6 @@ class CompleteStream:
             yield from results
 
     def _piece(self, ranges: Ranges, stream: int) -> Iterator[NDArray[Any]]:
-        """Values of one piece."""
         made: NDArray[Any] | None = None
         for part in self.cuts.parts():
             values = self._part({**ranges, **part})

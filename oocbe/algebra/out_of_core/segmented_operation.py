@@ -318,7 +318,6 @@ class SegmentedOperation:
         return SentInput(tuple(tables), own, ordered.scope, ordered.common, ordered.cost)
 
     def _stored(self, source: Source, semiring: Semiring, path: Path) -> StoredTable:
-        """A source as a table on disk."""
         if isinstance(source, StoredRows):
             return source.table
 

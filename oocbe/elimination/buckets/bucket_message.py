@@ -250,7 +250,6 @@ class MessageMaker:
         check_product(self._name_of(bucket), self._prepared.dtype, factors, problem.sizes[bucket.variable])
 
     def _name_of(self, bucket: Bucket) -> str:
-        """The bucket's name, for error messages."""
         problem = self._prepared.problem
         return f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
 

@@ -351,7 +351,6 @@ class MessageStore(HeldMessages[Message]):
         return StoredTable.open(path)
 
     def _stored_cells(self, path: Path, like: Schema, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
-        """Write a complete table."""
         chunk_cells = self.rows_a_chunk(like.dtype.itemsize)
         return StoredCompleteTable.save_pieces(path, *like, values, chunk_cells=chunk_cells, budget=self.budget)
 

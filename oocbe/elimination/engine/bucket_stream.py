@@ -184,7 +184,6 @@ class BucketStream:
             raise ResourceError(f"{self._join.name}, a piece of one row of the message: {error}") from None
 
     def _count(self, piece: BucketPiece, rows: int) -> None:
-        """Record a finished piece and its number of rows."""
         with self._lock:
             self.pieces += not piece.is_empty
             self.done += piece.share

@@ -124,7 +124,6 @@ class DominanceStream:
         yield from run_in_order((partial(self._chunk, number) for number in chunks), self.streams)
 
     def _chunk(self, number: int, stream: int) -> Iterator[Table]:
-        """A chunk as a piece of the pipeline."""
         rows = self.undominated(number)
         if rows.rows:
             yield rows

@@ -233,7 +233,6 @@ class Passages:
         self._held.move_out(wanted, besides, lambda message, is_joined: self._leave(message))
 
     def _leave(self, message: _Message) -> None:
-        """A message goes to disk."""
         if message.is_in_memory:
             self._held.in_memory -= message.nbytes
             message.is_in_memory, message.was_written = False, True

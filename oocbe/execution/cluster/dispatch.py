@@ -146,7 +146,6 @@ class Dispatch(Generic[Segment, Sent, Result]):
         return self.workers.submit(self.name, self.work, self.sent(segment, sharing))
 
     def _begin_here(self, segments: Iterator[Segment]) -> None:
-        """Do the first segment in this process."""
         for segment in segments:
             try:
                 self.done(segment, self.work(self.sent(segment, 1)))
