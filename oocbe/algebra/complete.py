@@ -346,14 +346,16 @@ def eliminate_stored(
         tuple((tuple(number[n] for n in t.scope), dtype.itemsize) for t in tables),
         lengths,
         dtype.itemsize,
-        CellRoom(room.piece_bytes // space.streams, room.piece_cells),
+        replace(room, piece_bytes=room.piece_bytes // space.streams),
+        tuple(isinstance(t, StoredCompleteTable) for t in tables),
     )
-    near = [_gathered(t, [*last, *kept], number, cuts, place) for t in tables]
+    wanted = sorted((*last, *kept), key=lambda name: number[name] in cuts.widths)  # what is cut is slowest
+    near = [_gathered(t, wanted, number, cuts, place) for t in tables]
     near = [to_host(t) if isinstance(t, CompleteTable) else t for t in near]
     functions = [CellFunction(tuple(number[n] for n in t.scope), t) for t in near]
     kernels = complete_kernels(sum(t.layout.complete_rows for t in tables), place.backend)
     stream = CompleteStream(
-        separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams
+        separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams, True
     )
     with closing(stream.values()) as values:
         return place.write(output, layout, dtype, semiring, values)

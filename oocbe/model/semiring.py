@@ -78,15 +78,19 @@ class Semiring:
         result = np.add(a, b) if self.combination is Combination.ADD else np.multiply(a, b)
         return result
 
-    def reduce(self, values: NDArray[np.generic], axis: int | None = None) -> NDArray[np.generic]:
-        """Marginalise an array of values along an axis (None: all of it)."""
-        operation = {
+    @property
+    def marginalise(self) -> np.ufunc:
+        """The marginalisation of two arrays, element by element."""
+        return {
             Marginalisation.MIN: np.minimum,
             Marginalisation.MAX: np.maximum,
             Marginalisation.SUM: np.add,
             Marginalisation.LOG_SUM_EXP: np.logaddexp,
         }[self.marginalisation]
-        result: NDArray[np.generic] = operation.reduce(values, axis=axis)
+
+    def reduce(self, values: NDArray[np.generic], axis: int | None = None) -> NDArray[np.generic]:
+        """Marginalise an array of values along an axis (None: all of it)."""
+        result: NDArray[np.generic] = self.marginalise.reduce(values, axis=axis)
         return result
 
     def is_better(self, a: float, b: float) -> bool:

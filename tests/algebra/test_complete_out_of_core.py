@@ -153,6 +153,33 @@ def test_more_cells_than_a_piece_holds(memory_folder):
     assert np.array_equal(full.to_complete().values, a.values)
 
 
+@pytest.mark.parametrize("scopes", [("kmx", "kmy"), ("xkm", "mky"), ("xmk", "ykm")])
+def test_a_small_result_of_large_tables_reads_each_a_few_times(memory_folder, monkeypatch, scopes):
+    """The eliminated variables are cut: a result's piece after the other would read a table dozens of times."""
+    random = np.random.default_rng(1)
+    lengths = {"k": 40, "m": 50, "x": 60, "y": 70}
+    tables = [
+        CompleteTable.from_array(scope, random.integers(-9, 10, [lengths[v] for v in scope]), MIN_SUM)
+        for scope in scopes
+    ]
+    stored = [
+        StoredCompleteTable.save(memory_folder / scope, t, chunk_cells=500)
+        for scope, t in zip(scopes, tables, strict=True)
+    ]
+    read, read_into = [], StoredCompleteTable.read_into
+
+    def counted(table, start, out, alone=False):
+        read.append(len(out))
+        read_into(table, start, out, alone)
+
+    monkeypatch.setattr(StoredCompleteTable, "read_into", counted)
+    found = join_maximise(*stored, ["k", "m"], output=memory_folder / "out", memory="2MiB", scratch=memory_folder)
+    assert sum(read) <= 5 * sum(t.cells for t in tables)
+    expected = join_maximise(*tables, ["k", "m"])
+    assert found.scope == expected.scope
+    assert np.array_equal(found.to_complete().values, expected.values)
+
+
 def test_what_cannot_be_is_refused_and_leaves_nothing(memory_folder):
     t = CompleteTable.from_array("ab", np.arange(6).reshape(2, 3), MIN_SUM)
     with pytest.raises(ModelError, match="not in scope"):

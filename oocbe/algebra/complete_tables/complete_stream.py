@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,7 @@ class CompleteStream:
     dtype : of the result; functions have it, tables are converted.
     kernels : gives those for so many joined cells. room : how large a piece may be, of all streams together.
     streams : pieces in memory at a time, at most; None: as many as pay.
+    saves_reading : whether eliminated variables are cut where less is read then.
 
     Attributes
     ----------
@@ -91,15 +92,17 @@ class CompleteStream:
         kernels: Callable[[int], CompleteBackend],
         room: CellRoom,
         streams: int | None = None,
+        saves_reading: bool = False,
     ) -> None:
         self._separator, self._eliminated, self._sizes = tuple(separator), tuple(eliminated), sizes
         self._functions, self._tables = functions, tables
         self._semiring, self._dtype, self._kernels = semiring, dtype, kernels
         most = tuning().most_cell_streams
         self._streams = most if streams is None else min(streams, most)
-        each = CellRoom(room.piece_bytes // self._streams, room.piece_cells)
+        each = replace(room, piece_bytes=room.piece_bytes // self._streams)
         read = tuple((t.scope, max(t.source.dtype.itemsize, dtype.itemsize)) for t in tables)
-        self.cuts = CompleteCuts(self._separator, self._eliminated, read, sizes, dtype.itemsize, each)
+        stored = tuple(not isinstance(t.source, CompleteTable) for t in tables) if saves_reading else ()
+        self.cuts = CompleteCuts(self._separator, self._eliminated, read, sizes, dtype.itemsize, each, stored)
         if self.cuts.least_bytes > each.piece_bytes:
             raise ResourceError(
                 f"a piece of one cell over {len(self._separator)} variables takes "
@@ -124,7 +127,7 @@ class CompleteStream:
         made: NDArray[Any] | None = None
         for part in self.cuts.parts():
             values = self._part({**ranges, **part})
-            made = values if made is None else self._semiring.reduce(np.stack((made, values)), axis=0)
+            made = values if made is None else self._semiring.marginalise(made, values, out=made)
         assert made is not None
         yield made
 
