@@ -76,13 +76,6 @@ def current() -> MemoryLimit | None:
     return _innermost.get()
 
 
-def look_at_memory() -> None:
-    """Raise :class:`ResourceError` if the process exceeds the limit of the innermost block."""
-    limit = _innermost.get()
-    if limit is not None:
-        limit.check()
-
-
 def is_want_of_memory(error: BaseException) -> bool:
     """Whether an error means a failed allocation: of a block, a thread, or a library."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
@@ -106,7 +99,8 @@ class MemoryLimit:
 
     Attributes
     ----------
-    limit : bytes; those of the enclosing block if fewer.
+    limit : bytes; those of the enclosing block if fewer. due : when the memory is to be measured again, on the clock of
+        :func:`time.monotonic`.
     """
 
     def __init__(self, limit: int) -> None:
@@ -115,7 +109,7 @@ class MemoryLimit:
         outer = _innermost.get()
         if outer is not None and outer._most < self._most:
             self.limit, self._most = outer.limit, outer._most
-        self._next = 0.0
+        self.due = 0.0
         self._tokens: list[Token[MemoryLimit | None]] = []
 
     def __enter__(self) -> Self:
@@ -132,11 +126,8 @@ class MemoryLimit:
             ) from error
 
     def check(self) -> None:
-        """Raise :class:`ResourceError` if the process exceeds the limit; measured every few milliseconds only."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + INTERVAL_SECONDS
+        """Raise :class:`ResourceError` if the process exceeds the limit; due every few milliseconds only."""
+        self.due = time.monotonic() + INTERVAL_SECONDS
         taken = own_memory()
         if taken > self._most:
             raise ResourceError(
