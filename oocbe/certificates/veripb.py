@@ -45,13 +45,12 @@ class TooManyRowsError(Exception):
 
 
 class Written(NamedTuple):
-    """A finished proof: lower and upper bound of the objective (None: none), rows of all buckets, and constraints."""
+    """A finished proof: lower and upper bound of the objective (None: none), and rows of the search and all buckets."""
 
     lower: int | None
     upper: int | None
     is_infeasible: bool
     rows: int
-    constraints: int
 
     @property
     def is_closed(self) -> bool:
@@ -88,7 +87,7 @@ class ProofWriter:
         self._forbidden: dict[int, list[tuple[Row, dict[Row, int]]]] = defaultdict(list)
         self._sums: list[tuple[int, int]] = []  # level and number; levels descend, as in a binary counter
         self._parts: list[str] = []
-        self._length = self._named = self._rows = 0
+        self._length = self._named = self._rows = self._shifted = 0
         self._contradiction: int | None = None
         self._proven = 0  # by steps of a certificate
 
@@ -135,7 +134,7 @@ class ProofWriter:
             end = "NONE" if upper is None else "SAT"
         self._write(f"output NONE\nconclusion {end}\nend pseudo-Boolean proof\n")
         is_infeasible = self._contradiction is not None
-        return Written(None if is_infeasible else lower, upper, is_infeasible, self._rows, self._last)
+        return Written(None if is_infeasible else lower, upper, is_infeasible, self._rows + self._shifted)
 
     def _take(self, steps: dict[str, Any], improving: int | None, most: float) -> Line | None:
         """Write the steps of a certificate; removed values are forbidden from then on. Returns the bound."""
@@ -166,7 +165,7 @@ class ProofWriter:
             else:
                 number = planes.bound()
             for scope in found.parts:
-                self._states.pop(scope, None)
+                self._shifted += len(self._states.pop(scope, ()))
         return (0, None) if number is None else (lower, number)
 
     def _lower(self, improving: int | None, most: float) -> tuple[int, int | None]:

@@ -218,7 +218,9 @@ def test_search_closes_proofs_of_costs_over_several_variables(
         problem = random_costs(seed, variables, size, arity, count)
         proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
         result = oocbe.solve(problem, proof=proof, opb=opb)
-        assert result.notes[-1].startswith(f"proof: an optimum of {result.value}; 0 rows")
+        scopes = {frozenset(function.scope) for function in problem.functions}
+        rows = len(scopes) * size**arity - 1  # of its functions, without the forbidden row
+        assert result.notes[-1].startswith(f"proof: an optimum of {result.value}; {rows} rows")
         claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
         assert claim.lower == claim.upper == result.value - offset
         assert "\nrup " in proof.read_text() and not veripb_refuses(opb, proof)
