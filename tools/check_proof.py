@@ -2,7 +2,8 @@
 
 The checker implements the part of VeriPB's proof format 2.0 that oocbe writes: ``f``, ``pol``, ``red`` with one fresh
 variable, ``rup`` of what the latest ``pol`` alone implies, ``sol``, ``soli``, ``del id``, ``output NONE`` and
-``conclusion``. It shares nothing with oocbe. It refuses everything else, and deletion of the formula's constraints.
+``conclusion``; and of format 3.0, whose lines end with ``;``, for counts: ``f``, ``pol``, ``solx`` and ``del id``. It
+shares nothing with oocbe. It refuses everything else, and deletion of the formula's constraints or those of ``solx``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from typing import NamedTuple, TextIO
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+NEWER = "pseudo-Boolean proof version 3.0"
+"""The first line of proofs of counts."""
 
 Terms = dict[str, int]
 """Coefficient by variable of ``sum c * x >= degree``; a negated literal ``~x`` is ``1 - x``."""
@@ -39,7 +43,8 @@ class Line(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The conclusion of an accepted proof: kind (BOUNDS, UNSAT, SAT, NONE) and bounds; None stands for infinity."""
+    """The conclusion of an accepted proof: kind (BOUNDS, UNSAT, SAT, ENUMERATION_COMPLETE, NONE), and bounds, None for
+    infinity, or the number of solutions twice."""
 
     kind: str
     lower: int | None = None
@@ -123,6 +128,9 @@ class Checker:
         self.is_satisfied = False
         self.last = 0
         self.summed = Line({}, 0)
+        self.preserved: set[str] | None = None
+        self.excluded: dict[int, Line] = {}  # by solx
+        self.listed: set[frozenset[str]] = set()  # true preserved variables of each solution
         for number, text in enumerate(formula, 1):
             if text.startswith("*") or not text.strip():
                 continue
@@ -132,11 +140,17 @@ class Checker:
                 need(self.objective is None and not self.live, "an objective that is not at the beginning")
                 self.objective, self.constant = linear(words[1:])
                 continue
+            if words and words[0] == "preserved:":
+                need(self.preserved is None and not self.live, "preserved variables that are not at the beginning")
+                self.preserved = {literal(word)[0] for word in words[1:]}
+                need(not any(word.startswith("~") for word in words), "a negated variable is preserved")
+                continue
             for line in constraints(words):
                 self.add(line)
         self.count = self.last
         # Variables of the formula are never fresh; states are, and are indexed by their constraints.
         self.names = {name for line in self.live.values() for name in line.terms} | set(self.objective or ())
+        self.names |= self.preserved or set()
         self.uses = {}
 
     def add(self, line: Line) -> None:
@@ -150,8 +164,10 @@ class Checker:
     def get(self, word: str) -> Line:
         """A live constraint."""
         number = integer(word)
-        need(number in self.live, f"there is no constraint {number}")
-        return self.live[number]
+        found = self.live.get(number) or self.excluded.get(number)
+        need(found is not None, f"there is no constraint {number}")
+        assert found is not None
+        return found
 
     def polish(self, words: list[str]) -> Line:
         """A constraint in reverse Polish notation."""
@@ -260,6 +276,14 @@ class Checker:
                 found = sum(c * values[n] for n, c in objective.items())
                 self.best = found if self.best is None else min(self.best, found)
                 self.add(Line({n: -c for n, c in objective.items()}, 1 - found))
+        elif rule == "solx":
+            values, preserved = self.solution(words), self.preserved or set()
+            need(self.preserved is not None and preserved <= values.keys(), "solx without its preserved variables")
+            true = frozenset(name for name in preserved if values[name])
+            need(true not in self.listed, "a solution is listed twice")
+            self.listed.add(true)
+            self.last += 1
+            self.excluded[self.last] = Line({name: -1 if name in true else 1 for name in preserved}, 1 - len(true))
         else:
             raise RefusedError(f"the rule {rule!r} is not supported")
 
@@ -284,6 +308,12 @@ class Checker:
             need(not self.is_satisfied, "a solution was logged")
             self.contradicts(self.hint(rest, 1))
             return Claim("UNSAT")
+        # What follows from constraints of soli holds for better solutions only, and from those of solx for others only.
+        if kind == "ENUMERATION_COMPLETE":
+            need(self.best is None and rest[:1] == [str(len(self.excluded))], f"found {len(self.excluded)} solutions")
+            self.contradicts(self.hint(rest[1:], 1))
+            return Claim(kind, len(self.excluded), len(self.excluded))
+        need(not self.excluded, "solutions were excluded")
         need(kind == "BOUNDS" and len(rest) >= 2 and self.objective is not None, f"cannot conclude {words}")
         lower, upper, line = rest[0], rest[-1], self.hint(rest[1:-1], 1)
         best = None if upper == "INF" else integer(upper) - self.constant
@@ -318,7 +348,7 @@ def check(formula: TextIO, proof: TextIO) -> Claim:
     """The claim of an accepted proof; :class:`RefusedError` says what is wrong."""
     checker, lines = Checker(formula), _numbered(proof)
     number, text = next(lines, (0, ""))
-    need(text == "pseudo-Boolean proof version 2.0", "this is no proof of version 2.0")
+    need(text in ("pseudo-Boolean proof version 2.0", NEWER), "this is no proof of version 2.0 or 3.0")
     try:
         for number, text in lines:
             rule, _, rest = text.partition(" ")
@@ -337,10 +367,13 @@ def check(formula: TextIO, proof: TextIO) -> Claim:
 
 
 def _numbered(proof: TextIO) -> Iterator[tuple[int, str]]:
+    is_newer = False
     for number, text in enumerate(proof, 1):
         text = text.strip()
         if text and not text.startswith("*"):
-            yield number, text
+            need(text.endswith(";") or not is_newer, f"line {number} does not end with ;")
+            yield number, text[:-1].rstrip() if is_newer else text
+            is_newer |= text == NEWER
 
 
 def opened(path: Path) -> TextIO:
@@ -362,7 +395,7 @@ def main() -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     names = "INF" if claim.lower is None else claim.lower, "INF" if claim.upper is None else claim.upper
-    print("accepted:", claim.kind, *(names if claim.kind == "BOUNDS" else ()))
+    print("accepted:", claim.kind, *(names if claim.kind == "BOUNDS" else names[1:] if claim.lower else ()))
     return 0
 
 

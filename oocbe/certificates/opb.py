@@ -59,6 +59,7 @@ class Formula:
     most : greatest objective that counts. objective : coefficient by name.
     scale, sign, offset : the objective is ``sign * scale * cost - offset``.
     constraints : number of constraints, equations counted twice.
+    shown : variables whose values distinguish the solutions of a count; None: it is none.
 
     Raises
     ------
@@ -71,6 +72,7 @@ class Formula:
                 f"--proof: only optimal sums have proofs (min-sum, max-sum), not the {problem.semiring.name} semiring"
             )
         self.problem, self.sign = problem, 1 if problem.semiring.name == "min-sum" else -1
+        self.shown: Row | None = None
         self.scale = _scale_of(problem)
         self.first = list(accumulate(problem.sizes, initial=0))
         self.constraints, self._lines = 0, list[str]()
@@ -110,6 +112,9 @@ class Formula:
         yield f"* {self.problem.name!a}: objective = {self.sign * self.scale} * cost - {self.offset}\n"
         for v, variable in enumerate(self.problem.variables):
             yield f"* {self.literal(v, 0)} to {self.literal(v, variable.size - 1)}: values of {variable.name!a}\n"
+        if self.shown is not None:
+            names = (self.literal(v, a) for v in self.shown for a in range(self.problem.sizes[v]))
+            yield f"preserved: {' '.join(names)} ;\n"
         if self.objective:
             yield "min: " + " ".join(f"+{c} {name}" for name, c in self.objective.items()) + " ;\n"
         yield from (f"{line} ;\n" for line in self._lines)

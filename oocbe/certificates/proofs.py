@@ -92,9 +92,7 @@ class ProofTask:
         ------
         UsageError, ResourceError : a file cannot be written.
         """
-        if self._opb is not None:
-            with text_written(self._opb) as file:
-                file.writelines(self.formula.lines())
+        self.write_formula()
         if self._proof is None:
             return result, ""
         written: Written | None = None
@@ -131,6 +129,12 @@ class ProofTask:
             )
         about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
         return replace(result, notes=(*result.notes, about)), missing
+
+    def write_formula(self) -> None:
+        """Write the formula, if its file is named."""
+        if self._opb is not None:
+            with text_written(self._opb) as file:
+                file.writelines(self.formula.lines())
 
     def _claim(self, written: Written) -> str:
         formula = self.formula
@@ -189,7 +193,7 @@ class ProofTask:
         _, objective = self.formula.solution(found)
         return found if objective <= self.formula.most else None
 
-    def _orders(self, most: int, is_closed: bool) -> Iterator[list[int] | None]:
+    def _orders(self, most: float, is_closed: bool) -> Iterator[list[int] | None]:
         """Orders of elimination, None for a proof without; the first one where nothing should be left to eliminate."""
         problem = self.formula.problem
         if is_closed or not problem.variables:

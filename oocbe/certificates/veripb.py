@@ -201,19 +201,17 @@ class ProofWriter:
         if self._contradiction is not None:
             return 0, None
         self._flush()
-        number: int | None
-        if not self._sums or not lower:
-            number = self._derive(f"pol {next(iter(formula.objective))}") if formula.objective else None
-        else:
-            number = self._sums[0][1]
-            if len(self._sums) > 1:
-                number = self._derive("pol " + added(str(n) for _, n in self._sums))
+        number = None
+        if self._sums and lower:
+            number = self._derive("pol " + added(str(n) for _, n in self._sums))
+        elif formula.objective:
+            number = self._derive(f"pol {next(iter(formula.objective))}")
         if formula.limit is not None and lower > formula.most:
             self._contradiction = self._derive(f"pol {number} {formula.limit} +") if lower else formula.limit
         return max((lower, number), root, key=lambda pair: pair[0])
 
     def _first(self, scope: Row) -> int:
-        return min(scope, key=self._place.__getitem__)
+        return min(scope, key=self._place.__getitem__, default=-1)
 
     def _derive(self, text: str) -> int:
         self._write(text + "\n")
@@ -235,26 +233,30 @@ class ProofWriter:
 
     def _excluded(self, linear: LinearConstraint, number: int) -> Iterator[tuple[Row, int]]:
         """A clause for each row that a linear constraint excludes."""
-        formula = self._formula
         own = sorted(zip(linear.scope, (c.tolist() for c in linear.coefficients), strict=True))
         for row in itertools.product(*(range(len(c)) for _, c in own)):
-            excess = sum(c[a] for (_, c), a in zip(own, row, strict=True)) - linear.capacity
-            if excess <= 0:
-                continue
-            text, rest = [str(number)], list[str]()
-            for (v, coefficients), a in zip(own, row, strict=True):
-                amount = coefficients[a]
-                if amount:
-                    side = formula.at_least[v] if amount > 0 else formula.at_most[v]
-                    text.append(f"{side} {abs(amount)} * +")
+            if sum(c[a] for (_, c), a in zip(own, row, strict=True)) > linear.capacity:
+                yield row, self._exclusion(linear, number, dict(zip((v for v, _ in own), row, strict=True)))
+
+    def _exclusion(self, linear: LinearConstraint, number: int, values: dict[int, int]) -> int:
+        """The clause that not all of some values occur, which exceed the capacity whatever the others are."""
+        formula, text, rest = self._formula, [str(number)], list[str]()
+        own = [(v, c.tolist()) for v, c in sorted(zip(linear.scope, linear.coefficients, strict=True))]
+        amounts = [c[values[v]] if v in values else min(c) for v, c in own]
+        excess = sum(amounts) - linear.capacity
+        for (v, coefficients), amount in zip(own, amounts, strict=True):
+            if amount:
+                side = formula.at_least[v] if amount > 0 else formula.at_most[v]
+                text.append(f"{side} {abs(amount)} * +")
+            if v in values:
                 rest.append(f"{formula.at_most[v]} {excess} * +")
-                for b, other in enumerate(coefficients):
-                    if amount < other:
-                        text.append(f"{formula.literal(v, b)} {other - amount} * +")
-                    gap = excess - min(max(amount - other, 0), excess)
-                    if b != a and gap:
-                        rest.append(f"{formula.literal(v, b)} {gap} * +")
-            yield row, self._derive(f"pol {' '.join(text)} s {' '.join(rest)} {excess} d")
+            for b, other in enumerate(coefficients):
+                if amount < other:
+                    text.append(f"{formula.literal(v, b)} {other - amount} * +")
+                gap = excess - min(max(amount - other, 0), excess)
+                if v in values and b != values[v] and gap:
+                    rest.append(f"{formula.literal(v, b)} {gap} * +")
+        return self._derive(f"pol {' '.join([*text, 's', *rest])} {excess} d")
 
     def _state(self, scope: Row, row: Row) -> State:
         """The state of a row, introduced at its first use."""
@@ -343,21 +345,13 @@ class ProofWriter:
 
     def _permitted_rows(self, scope: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> Iterator[Row]:
         """Rows of a scope without a forbidden one, depth first."""
-        levels = [
-            _Filter(scope[: i + 1], [f for f in forbidden if v in f[0] and set(f[0]) <= set(scope[: i + 1])])
-            for i, v in enumerate(scope)
-        ]
-
-        def extend(prefix: Row) -> Iterator[Row]:
-            if len(prefix) == len(scope):
-                yield prefix
-                return
-            for a in range(self._sizes[scope[len(prefix)]]):
-                row = (*prefix, a)
-                if levels[len(prefix)].clause(row) is None:
-                    yield from extend(row)
-
-        return extend(())
+        if not scope:
+            yield ()
+            return
+        own = _Filter(scope, [f for f in forbidden if scope[-1] in f[0] and set(f[0]) <= set(scope)])
+        for prefix in self._permitted_rows(scope[:-1], forbidden):
+            rows = ((*prefix, a) for a in range(self._sizes[scope[-1]]))
+            yield from (row for row in rows if own.clause(row) is None)
 
     def _extended(self, table: CostTable, union: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> CostTable:
         """A table over a larger scope, with states of its own rows; sums the inequality old states >= new states."""

@@ -61,8 +61,8 @@ def solve(
         typer.Option(
             "--proof",
             metavar="FILE",
-            help="Write a proof of the optimum, or of bounds, in the format of VeriPB, of the formula in --opb; .gz "
-            "compresses.",
+            help="Write a proof of the optimum, of bounds, or of a count, in the format of VeriPB, of the formula in "
+            "--opb; .gz compresses.",
         ),
     ] = None,
     opb: Annotated[
@@ -129,7 +129,7 @@ def solve(
 
     Exit code 0 if the optimum is proven, 10 if the problem is infeasible, 11 if no assignment is better than --ub, 20
     if a limit was reached (with the best bound and assignment), before the --certificate was made, or if the --proof
-    has a gap, 30 if memory or disk ran out, 40 for corrupt data, 2 for wrong usage or input.
+    has a gap or is missing, 30 if memory or disk ran out, 40 for corrupt data, 2 for wrong usage or input.
     """
     file = files[0]
     if len(files) > 1 or file.is_dir() or csv is not None:
@@ -168,8 +168,10 @@ def solve(
     if task != "optimum":
         if certificate is not None:
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
-        if proof is not None or opb is not None:
-            raise UnsupportedError(f"--proof, --opb: only the optimum has them, not the task {task}; leave out --task")
+        if task == "count":
+            of_task |= {"proof": proof, "opb": opb}
+        elif proof is not None or opb is not None:
+            raise UnsupportedError(f"--proof, --opb: only the optimum and counts have them, not the task {task}")
         if hint is not None:
             raise UnsupportedError(f"--hint: only the optimum uses one, not the task {task}; leave out --task")
         with traced_for(report, trace) as traced:
@@ -179,7 +181,8 @@ def solve(
                 )
             if report is not None:
                 write_report(report, problem, answer, options, traced)
-        return answer.exit_code
+        is_missing = proof is not None and not any(note.startswith("proof: ") for note in answer.notes)
+        return answer.exit_code or (EXIT_LIMIT if is_missing else 0)
 
     proofs: list[ProofTask] = []
 

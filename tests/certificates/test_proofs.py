@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter
 from oocbe.cli.main import app
 from oocbe.errors import UnsupportedError, UsageError
+from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
@@ -444,6 +446,34 @@ def test_buckets_with_more_rows_than_a_float_holds_are_too_many(tmp_path: Path) 
     assert list(task._orders(10**6, False)) == [None]
 
 
+ENUMERATED = "min: +1 x1 ;\npreserved: x1 x2 ;\n+1 x1 +1 x2 >= 1 ;\n"
+
+
+@pytest.mark.parametrize(
+    ("proof", "why"),
+    [
+        ("f 1 ;\nsolx x1 x2 ;\nsolx x1 x2 ;\n", "listed twice"),
+        ("f 1 ;\nsolx ~x1 ~x2 ;\n", "violates"),
+        ("f 1 ;\nsolx x1 ;\n", "without some variable"),
+        ("f 1 ;\nsolx x1 x2 ;\ndel id 2 ;\n", "cannot be deleted"),
+        ("f 1 ;\nsolx x1 x2\n", "does not end with ;"),
+        ("f 1 ;\nsolx x1 x2 ;\noutput NONE ;\nconclusion ENUMERATION_COMPLETE 1 : 2 ;\n", "no contradiction"),
+        ("f 1 ;\nsolx x1 x2 ;\noutput NONE ;\nconclusion ENUMERATION_COMPLETE 2 : 2 ;\n", "found 1 solutions"),
+        ("f 1 ;\nsolx x1 x2 ;\noutput NONE ;\nconclusion ENUMERATION_COMPLETE 1 ;\n", "no contradiction"),
+        ("f 1 ;\nsolx ~x1 x2 ;\noutput NONE ;\nconclusion BOUNDS 1 : 1 1 ;\n", "solutions were excluded"),
+        ("f 1 ;\nsolx ~x1 x2 ;\noutput NONE ;\nconclusion UNSAT : 2 ;\n", "a solution was logged"),
+        (
+            "f 1 ;\nsoli x1 ~x2 ;\nsolx ~x1 x2 ;\npol 1 2 + 3 + ;\noutput NONE ;\n"
+            "conclusion ENUMERATION_COMPLETE 1 : 4 ;\n",
+            "found 1 solutions",  # what is not better than the solution was not excluded by solx
+        ),
+    ],
+)
+def test_checker_refuses_unsound_enumerations(proof: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        checker().check(io.StringIO(ENUMERATED), io.StringIO(f"pseudo-Boolean proof version 3.0\n{proof}"))
+
+
 def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--opb"):
         oocbe.solve(DAILY, proof=tmp_path / "p.pbp")
@@ -451,9 +481,109 @@ def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
         oocbe.solve(DAILY, gap=5, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
     with pytest.raises(UnsupportedError, match="min-sum, max-sum"):
         oocbe.solve(DAILY, semiring="counting", proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
-    words = ["solve", str(DAILY), "--task", "count", "--proof", str(tmp_path / "p"), "--opb", str(tmp_path / "o")]
-    assert "only the optimum" in CliRunner().invoke(app, words).output
+    words = ["solve", str(DAILY), "--task", "kbest", "--proof", str(tmp_path / "p"), "--opb", str(tmp_path / "o")]
+    assert "only the optimum and counts" in CliRunner().invoke(app, words).output
+    files: dict[str, Any] = {"proof": tmp_path / "p.pbp", "opb": tmp_path / "p.opb"}
+    with pytest.raises(UsageError, match="--opb"):
+        oocbe.count(DAILY, proof=tmp_path / "p.pbp")
+    with pytest.raises(UnsupportedError, match="is no number of solutions"):
+        oocbe.count(DAILY, float_counts=True, **files)
+    with pytest.raises(UnsupportedError, match="is no number of solutions"):
+        oocbe.k_best(DAILY, **files)
+    weighted = CountQuestion("wmc", {"0": (Fraction(1, 2), Fraction(1, 2))})
+    with pytest.raises(UnsupportedError, match="is no number of solutions"):
+        oocbe.count(replace(capacity(), counting=weighted), **files)
     assert not list(tmp_path.iterdir())
+
+
+def listed_by(proof: Path, problem: Problem) -> list[tuple[int, ...]]:
+    """The solutions that a proof of a count lists."""
+    owners = [(v, a) for v, size in enumerate(problem.sizes) for a in range(size)]
+    lines = [line.split()[1:-1] for line in proof.read_text().splitlines() if line.startswith("solx ")]
+    true = [[owners[int(word[1:]) - 1] for word in words if word[0] != "~"] for words in lines]
+    assert all([v for v, _ in pairs] == list(range(len(problem.sizes))) for pairs in true)
+    return [tuple(a for _, a in pairs) for pairs in true]
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_proof_of_a_count_lists_what_brute_force_finds(seed: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    description = random_description(generator, ("min-sum", "max-sum", "max-product", "sum-product"), most=300)
+    problem, truth = problem_of(description), truth_of(description)
+    proof, opb, shown = tmp_path / "p.pbp", tmp_path / "p.opb", list(range(len(problem.sizes)))
+    if seed % 3 == 0:
+        shown = [v for v in shown if generator.random() < 0.5]
+        question = CountQuestion("pmc", shown=frozenset(problem.variables[v].name for v in shown))
+        problem = replace(problem, counting=question)
+    try:
+        result = oocbe.count(problem, proof=proof, opb=opb)
+    except UnsupportedError as error:
+        assert "bound" in str(error)
+        return
+    feasible = {row for row, _ in truth.rows}
+    reader = checker().Checker(io.StringIO(opb.read_text()))
+    for row in itertools.product(*map(range, problem.sizes)):
+        names = [f"x{1 + sum(problem.sizes[:v]) + a}" for v, a in enumerate(row)]
+        lines = reader.live.values()
+        assert (row in feasible) == all(sum(r.terms.get(n, 0) for n in names) >= r.degree for r in lines)
+    found = listed_by(proof, problem)
+    expected = {tuple(row[v] for v in shown) for row in feasible}
+    assert feasible.issuperset(found) and len(found) == len(expected) == result.value
+    assert {tuple(row[v] for v in shown) for row in found} == expected
+    kind = ("ENUMERATION_COMPLETE", len(found), len(found)) if found else ("UNSAT", None, None)
+    assert claim_of(opb, proof) == kind and not veripb_refuses(opb, proof)
+    if len(proof.read_text()) < LONGEST:
+        refused_mutations(generator, opb.read_text(), proof.read_text(), 10)
+
+
+def queens(size: int) -> Problem:
+    """Queens that do not attack each other, one in each column."""
+    pairs = itertools.combinations(range(size), 2)
+    squares = list(itertools.product(range(size), repeat=2))
+    constraints = tuple(
+        Constraint((i, j), np.array([(a, b) for a, b in squares if a == b or abs(a - b) == j - i])) for i, j in pairs
+    )
+    return Problem(tuple(Variable(str(v), size) for v in range(size)), (), constraints, name="queens")
+
+
+def test_mutations_of_a_proof_of_a_count_prove_nothing_else(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    result = oocbe.count(queens(6), proof=proof, opb=opb)
+    assert result.value == 4 and result.notes[-1].startswith("proof: 4 solutions, 8,")
+    assert claim_of(opb, proof) == ("ENUMERATION_COMPLETE", 4, 4) and not veripb_refuses(opb, proof)
+    count = examples(200)
+    assert refused_mutations(random.Random(3), opb.read_text(), proof.read_text(), count) > count // 2
+
+
+def test_proof_of_a_count_returns_to_the_reasons_and_needs_no_table(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    impossible, free = queens(3), tuple(Variable(f"free {v}", 2) for v in range(40))
+    both = replace(impossible, variables=(*impossible.variables, *free))
+    assert oocbe.count(both, proof=proof, opb=opb).value == 0
+    assert claim_of(opb, proof)[0] == "UNSAT" and proof.stat().st_size < 2000
+    room = LinearConstraint(tuple(range(40)), tuple(np.array([3, 5]) for _ in free), 3 * 40 + 2)
+    result = oocbe.count(Problem(free, (), (), (room,)), proof=proof, opb=opb)
+    assert result.value == 41 and claim_of(opb, proof)[1] == 41 and proof.stat().st_size < 700_000
+    assert not veripb_refuses(opb, proof)
+
+
+def test_command_proves_a_projected_count_and_says_what_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, proof, opb = tmp_path / "small.cnf", tmp_path / "p.pbp.gz", tmp_path / "p.opb"
+    path.write_text("c t pmc\np cnf 4 3\nc p show 1 2 0\n1 2 0\n-1 3 4 0\n-3 -4 0\n")
+    words = ["solve", str(path), "--task", "count", "--proof", str(proof), "--opb", str(opb)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and "proof: 3 solutions" in done.output
+    command = [sys.executable, "-I", str(ROOT / "tools" / "check_proof.py"), str(opb), str(proof)]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.stdout == "accepted: ENUMERATION_COMPLETE 3\n"
+    proof.unlink()
+    for longest in (10, 300):  # of the list of solutions, and of the search
+        monkeypatch.setattr("oocbe.certificates.counts.LONGEST", longest)
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 20 and f"small has over {longest} characters" in " ".join(done.output.split())
+        assert not proof.exists() and opb.exists()
 
 
 def test_short_fuzz(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,8 @@ LEAST = -(2**31) + 1
 """Least coefficient of a formula that a veripb before 2.0 reads without overflow."""
 
 SEMIRINGS = ("min-sum", "max-sum")
+
+COUNTED = (*SEMIRINGS, "max-product", "sum-product")
 
 
 @cache
@@ -58,36 +61,48 @@ def veripb_refuses(opb: Path, proof: Path, program: str | None = None, seconds: 
     if program is None:
         return None
     done = subprocess.run([program, str(opb), str(proof)], capture_output=True, text=True, timeout=seconds)
-    if "Unsupported version" in done.stdout + done.stderr:
-        formula, text = opb.read_text(), proof.read_text()
-        if any(len(word.lstrip("+-")) > EXACT_DIGITS for word in (formula + text).split()):
+    printed, formula, text = done.stdout + done.stderr, opb.read_text(), proof.read_text()
+    if "Unsupported version" in printed or ("preserved: " in formula and "Error while parsing" in printed):
+        numbers = (word.lstrip("+-") for word in (formula + text).split())
+        if any(len(word) > EXACT_DIGITS and word.isdigit() for word in numbers):
             return None
         if any(word[0] == "-" and word[1:].isdigit() and int(word) < LEAST for word in formula.split()):
             return None
-        older = proof.with_suffix(".older.pbp")
+        names = formula.partition("preserved: ")[2].partition(" ;")[0].split()
+        if "\nsolx " in text and len(names) < len(text.partition("\nsolx ")[2].partition(" ;")[0].split()):
+            return None  # its rule excludes what all variables are
+        older, plain = proof.with_suffix(".older.pbp"), opb.with_suffix(".older.opb")
         older.write_text(_older(text))
-        done = subprocess.run([program, str(opb), str(older)], capture_output=True, text=True, timeout=seconds)
+        plain.write_text("".join(line for line in formula.splitlines(True) if not line.startswith("preserved:")))
+        done = subprocess.run([program, str(plain), str(older)], capture_output=True, text=True, timeout=seconds)
     return "" if done.returncode == 0 and "succeeded" in done.stdout else done.stdout + done.stderr
 
 
 def _older(text: str) -> str:
     """A proof in format 1.2: its closed bounds are a contradiction; open bounds are not checked there."""
-    lines, last, solution = [], 0, 0
+    lines, last, solution, excluded = [], 0, 0, 0
     for line in text.splitlines():
-        rule, _, rest = line.partition(" ")
+        rule, _, rest = line.removesuffix(" ;").partition(" ") if " 3.0\n" in text[:40] else line.partition(" ")
         words = rest.split()
         if rule == "pseudo-Boolean":
             line = "pseudo-Boolean proof version 1.2"
         elif rule == "f":
-            last = int(rest)
+            line, last = f"f {rest}", int(rest)
         elif rule in ("soli", "sol"):
             line, last = f"{'o' if rule == 'soli' else 'v'} {rest}", last + (rule == "soli")
             solution = last
         elif rule in ("pol", "red", "rup"):
-            last += 1
+            line, last = f"{rule} {rest}", last + 1
+        elif rule == "solx":
+            line, last, excluded = f"v {rest}", last + 1, excluded + 1
+        elif rule == "del":
+            line = f"{rule} {rest}"
         elif rule == "conclusion":
             line = ""
-            if words[0] == "UNSAT" or words[1:2] == ["INF"]:
+            if words[0] == "ENUMERATION_COMPLETE":
+                assert words[1] == str(excluded)
+                line = f"c {words[3]}"
+            elif words[0] == "UNSAT" or words[1:2] == ["INF"]:
                 line = f"c {words[words.index(':') + 1]}"
             elif words[0] == "BOUNDS" and words[1] == words[-1] and ":" in words:
                 line = f"pol {words[3]} {solution} +\nc {last + 1}"
@@ -99,7 +114,12 @@ def _older(text: str) -> str:
 
 def draw(random: Random) -> Description:
     """A problem, options, and a seed for the damage to its proof."""
-    problem = random_description(random, SEMIRINGS, most=400)
+    is_counted = random.random() < 0.3
+    problem = random_description(random, COUNTED if is_counted else SEMIRINGS, most=400)
+    if is_counted:
+        shown = [v for v in range(len(problem["sizes"])) if random.random() < 0.6] if random.random() < 0.3 else None
+        case = {"problem": problem, "options": {}, "suffix": "", "change": random.randint(0, 2**32)}
+        return {**case, "count": True, "shown": shown}
     options: Description = {"order_seconds": 0, "incumbent_seconds": 0.05, "bound_seconds": random.choice((0, 1, 1))}
     if random.random() < 0.4:
         options["bounds"] = random.choice(("none", "constant", "lp"))
@@ -113,22 +133,36 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
     """Solve with a proof, have it checked, damage it, and have it checked again."""
     import oocbe
     from oocbe.errors import OocbeError
+    from oocbe.model.count_question import CountQuestion
 
     proof, opb = folder / f"proof.pbp{case['suffix']}", folder / f"formula.opb{case['suffix']}"
     truth = truth_of(case["problem"])
     if "ub" in case["options"]:
         truth = truth.below(case["options"]["ub"])
+    is_counted, problem = "count" in case, problem_of(case["problem"])
+    shown = [*range(len(problem.sizes))]
+    if case.get("shown") is not None:
+        shown = [v for v in shown if v in case["shown"]]
+        question = CountQuestion("pmc", shown=frozenset(problem.variables[v].name for v in shown))
+        problem = replace(problem, counting=question)
     try:
-        result = oocbe.solve(problem_of(case["problem"]), proof=proof, opb=opb, **case["options"])
+        verb = oocbe.count if is_counted else oocbe.solve
+        result = verb(problem, proof=proof, opb=opb, **case["options"])
     except OocbeError as error:
-        tally.refused(error, not truth.integral or _is_large(truth))
+        is_bounded = is_counted and case["problem"]["upper_bound"] is not None  # sums may reach it
+        tally.refused(error, not truth.integral or _is_large(truth) or is_bounded)
         return
     try:
         claim = claim_of(opb, proof)
     except ValueError as error:
         tally.holds("the checker accepts", False, "accepted", str(error))
         return
-    check_claim(claim, opb, result, truth, tally)
+    if is_counted:
+        count = len({tuple(row[v] for v in shown) for row, _ in truth.rows})
+        tally.same("proven count", count, 0 if claim.kind == "UNSAT" else claim.upper)
+        tally.same("count", count, result.value)
+    else:
+        check_claim(claim, opb, result, truth, tally)
     if not case["suffix"]:
         refusal = veripb_refuses(opb, proof)
         tally.holds("veripb accepts", not refusal, "accepted", refusal)
@@ -151,6 +185,8 @@ def _is_large(truth: Truth) -> bool:
 
 def is_implied(other: Any, claim: Any) -> bool:
     """Whether a claim follows from that of a whole proof, which has no gap or is at least as strong."""
+    if claim.kind == "ENUMERATION_COMPLETE":
+        return other == claim or other.kind in ("NONE", "SAT")
     if other.kind == "NONE" or other.kind != claim.kind or claim.kind != "BOUNDS":
         return other.kind in ("NONE", claim.kind)
     if claim.lower is None:  # infeasible: every lower bound holds

@@ -36,11 +36,13 @@ RESUMED = ("optimum", "mpe")
 
 
 class TaskValues(OptionValues, total=False):
-    """Keyword arguments of a task: options, evidence and observer."""
+    """Keyword arguments of a task: options, evidence and observer; of a count, the files of its proof."""
 
     evidence: Evidence | None
     observer: Observer | None
     client: Client | None
+    proof: str | Path | None
+    opb: str | Path | None
 
 
 def run_task(
@@ -53,6 +55,8 @@ def run_task(
     evidence: Evidence | None = None,
     observer: Observer | None = None,
     client: Client | None = None,
+    proof: str | Path | None = None,
+    opb: str | Path | None = None,
     **overrides: Unpack[OptionValues],
 ) -> TaskResult:
     """Run a task on a problem with the tables of bucket elimination.
@@ -64,6 +68,7 @@ def run_task(
     options, overrides, evidence, observer, client : as for :func:`oocbe.solve`.
     k : number of assignments of ``kbest``, at least 1.
     temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` gives all feasible assignments equal weight.
+    proof, opb : of ``count``, files to be written as for :func:`oocbe.solve`; a note states what is proven, or why not.
 
     Raises
     ------
@@ -79,7 +84,9 @@ def run_task(
     def work(loaded: Problem) -> TaskResult:
         load_engine()
         with use_workers_of(settings, client):
-            return answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
+            return answered(
+                task, loaded, settings, k=k, temperature=temperature, observer=observer, proof=proof, opb=opb
+            )
 
     return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 
@@ -92,6 +99,8 @@ def answered(
     k: int = 10,
     temperature: float = 1.0,
     observer: Observer | None = None,
+    proof: str | Path | None = None,
+    opb: str | Path | None = None,
 ) -> TaskResult:
     """The task's result; one with the status ``interrupted`` is returned like any other."""
     check_task(task, temperature)
@@ -108,6 +117,11 @@ def answered(
     from oocbe.elimination.reformulation import Stack
     from oocbe.propagation.propagated import presolved
 
+    made = None
+    if proof is not None or opb is not None:
+        from oocbe.certificates.counts import CountProof
+
+        made = CountProof(task, problem, settings, proof, opb)
     is_weighted = asks_weights(task, problem, settings)
     watch, before = Stopwatch(), read_by_workers()
     whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
@@ -143,6 +157,8 @@ def answered(
             used = temperature if task in ("logz", "marginals") else None
             why = (interruption.reason,)
             result = task_result(task, whole, status="interrupted", passes=0, notes=why, temperature=used)
+        if made is not None:
+            result = made.write_count(result)
     known = sum(result.seconds.values())
     total, compiled = watch.elapsed, watch.compiled
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
