@@ -64,9 +64,10 @@ FIRST_LEARNED = 2_000
 FIRST_ENTRIES = 1 << 12
 """Entries of the cache at the beginning."""
 
-CENTRE_WEIGHT, LARGEST_WEIGHT = 100.0, 1e7
-"""Weight of the tree decomposition, times exp(variables / width) / variables, and its maximum (Korhonen and
-Järvisalo 2021)."""
+CENTRE_GROWTH, CENTRE_RATIO, LARGEST_WEIGHT = 2.6, 2.2, 1e7
+"""The weight of the tree decomposition is exp(growth * (variables / width - ratio)), up to a maximum; at this ratio it
+equals one clause. Large bags separate little: instance 097 of track 3 of 2022 (51 variables, width 25) takes four times
+the decisions with weight 15. Instance 073 of track 1 (118, 34) takes six times with weight 2 instead of 25."""
 
 
 class Counted(NamedTuple):
@@ -289,6 +290,6 @@ def depth_scores(order: Sequence[int], separators: Sequence[Sequence[int]]) -> N
     reached = depth[depth < n]
     farthest = max(1.0, reached.max(initial=0))
     width = 1 + max(map(len, separators), default=0)
-    weight = min(LARGEST_WEIGHT, CENTRE_WEIGHT * math.exp(min(50.0, n / width)) / n)
+    weight = min(LARGEST_WEIGHT, math.exp(min(50.0, CENTRE_GROWTH * (n / width - CENTRE_RATIO))))
     scores: NDArray[np.float64] = weight * (1.0 - np.minimum(depth, farthest) / farthest)
     return scores

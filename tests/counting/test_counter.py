@@ -196,6 +196,26 @@ def test_depth_scores_prefer_separators():
     assert scores[0] == scores.max()
 
 
+def test_weak_separators_weigh_less_than_a_clause():
+    """A complete graph separates nothing; the separators of a long path decide."""
+    graph, path = list(range(9)), list(range(400))
+    assert depth_scores(graph, [range(i + 1, 9) for i in graph]).max() < 1.0
+    assert depth_scores(path, [[i + 1] for i in path[:-1]] + [[]]).max() > 1e5
+
+
+def test_early_conflicts_do_not_guide_all_decisions():
+    """Formulas with a handful of conflicts among thousands of decisions, which are left to the number of clauses."""
+    decisions = 0
+    for seed in (2, 4, 7):
+        r = random.Random(seed)
+        sizes = [3] * 18 + [4] * 9 + [5] * 7 + [6] * 6
+        clauses = [[2 * v + r.randrange(2) for v in r.sample(range(36), size)] for size in sizes]
+        found = count_formula(Formula.of(36, clauses), np.zeros(36), MEMORY)
+        assert 0 < found.conflicts < 10
+        decisions += found.decisions
+    assert decisions < 30_000  # 42,433 when conflicts keep their weight
+
+
 def test_a_time_limit_ends_the_search():
     r = random.Random(4)
     formula = Formula.of(300, [[2 * v + r.randrange(2) for v in r.sample(range(300), 3)] for _ in range(700)])

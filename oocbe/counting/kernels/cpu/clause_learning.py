@@ -33,7 +33,7 @@ DECAY = 1.05
 """Factor of the weight of conflicts, from each to the next."""
 
 LARGEST = 1e100
-"""Activities beyond it are scaled down."""
+"""Activities are scaled down when the weight of a conflict is beyond it."""
 
 
 @without_allocation
@@ -160,9 +160,10 @@ def learn(s: Any, first: Any, size: Any) -> Any:
 
 
 @without_allocation
-def _raise_activity(s: Any, literal: Any) -> Any:
-    s.activity[literal] += s.bump[0]
-    if s.activity[literal] > LARGEST:
+def raise_bump(s: Any, factor: Any) -> Any:
+    """Multiply the weight of the next conflict, so that earlier ones count less."""
+    s.bump[0] *= factor
+    if s.bump[0] > LARGEST:
         for i in range(len(s.activity)):
             s.activity[i] /= LARGEST
         s.bump[0] /= LARGEST
@@ -175,7 +176,7 @@ def _mark(s: Any, literal: Any, level: Any, size: Any) -> Any:
     if s.seen[v] or s.level[v] == 0:
         return 0, size
     s.seen[v] = 1
-    _raise_activity(s, literal)
+    s.activity[literal] += s.bump[0]
     if s.level[v] == level:
         return 1, size
     s.out[size] = literal
@@ -253,7 +254,7 @@ def analyse(s: Any, level: Any) -> Any:
             current += more
     for i in range(size):
         s.seen[s.out[i] >> 1] = 0
-    s.bump[0] *= DECAY
+    raise_bump(s, DECAY)
     return size, place
 
 

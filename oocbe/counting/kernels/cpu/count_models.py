@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oocbe.counting.kernels.cpu.clause_learning import analyse, assign, forget_clauses, propagate, undo
+from oocbe.counting.kernels.cpu.clause_learning import analyse, assign, forget_clauses, propagate, raise_bump, undo
 from oocbe.counting.kernels.cpu.components import find_components, remove_latest, store, times
 from oocbe.counting.kernels.cpu.solver_state import (
     ARENA,
@@ -37,6 +37,9 @@ false clause; continue the level; its component is counted."""
 
 ACTIVITY_WEIGHT = 10.0
 """Weight of a variable's conflicts beside the number of its clauses, in the choice of a variable."""
+
+AGEING = 256
+"""Decisions after which earlier conflicts count half."""
 
 MORE_CLAUSES = 1.02
 """Growth of the limit on learned clauses at each deletion."""
@@ -165,6 +168,8 @@ def count_models(s: Any, t: Any, cache: Any, r: Any) -> Any:
                 num[LIMIT] = max(num[LEARNED], int(num[LIMIT] * MORE_CLAUSES))
             literal = _choose(s, t)
             num[DECISIONS] += 1
+            if num[DECISIONS] % AGEING == 0:
+                raise_bump(s, 2.0)
             num[LEVEL] += 1
             level = num[LEVEL]
             t.trail[level] = num[TRAIL]
