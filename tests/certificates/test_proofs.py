@@ -25,7 +25,7 @@ from oocbe.certificates.opb import Formula
 from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter
 from oocbe.cli.main import app
-from oocbe.errors import UnsupportedError, UsageError
+from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -584,6 +584,16 @@ def test_command_proves_a_projected_count_and_says_what_is_too_long(
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 20 and f"small has over {longest} characters" in " ".join(done.output.split())
         assert not proof.exists() and opb.exists()
+
+
+def test_count_is_kept_where_the_time_of_its_proof_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended() -> None:
+        raise TimeLimitError("the time limit has passed")
+
+    monkeypatch.setattr("oocbe.certificates.counts.check_deadline", ended)
+    result = oocbe.count(queens(5), proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
+    assert result.value == 10 and result.notes[-1].endswith("or there was no time")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.opb"]
 
 
 def test_short_fuzz(tmp_path: Path) -> None:
