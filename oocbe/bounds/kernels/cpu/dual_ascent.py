@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import helper, jit
+from oocbe.kernels.cpu.jit import helper, jit, without_allocation
 
 
 @helper
@@ -26,7 +26,7 @@ def _scratch(network: Any) -> Any:
     return largest, np.empty((4, places), dtype=np.int64)
 
 
-@helper
+@without_allocation
 def least_of_values(
     network: Any, tables: Any, f: Any, axis: Any, shares: Any, removed: Any, least: Any, work: Any
 ) -> Any:
@@ -43,29 +43,34 @@ def least_of_values(
     arity = network.function_start[f + 1] - begin
     infinity, base = least[len(least) - 1], network.value_start[len(network.value_start) - 1]
     digit, size, value, share = work[0], work[1], work[2], work[3]
-    cells = 1
     for place in range(arity):
         v = network.variable[begin + place]
         digit[place] = 0
         value[place] = network.value_start[v]
         size[place] = network.value_start[v + 1] - value[place]
         share[place] = network.message_start[begin + place] - base
-        cells *= size[place]
     for a in range(size[axis]):
         least[a] = infinity
-    first = network.table_start[begin]
-    for cell in range(first, first + cells):
-        cost = tables[cell]
-        if cost < infinity:
-            counts = True
-            for place in range(arity):
-                if removed[value[place] + digit[place]]:
-                    counts = False
-                    break
-                cost -= shares[share[place] + digit[place]]
-            if counts and cost < least[digit[axis]]:
-                least[digit[axis]] = cost
-        place = arity - 1
+    last, place = arity - 1, 0
+    cell, values = np.uint64(network.table_start[begin]), np.uint64(size[last])
+    first, first_share = np.uint64(value[last]), np.uint64(share[last])
+    while place >= 0:
+        outer, counts, low = shares[0] * 0, True, infinity  # the first of the shares' type
+        for place in range(last):
+            counts &= removed[value[place] + digit[place]] == 0
+            outer += shares[share[place] + digit[place]]
+        for d in range(values if counts else np.uint64(0)):
+            cost = tables[cell + d]
+            own = cost - outer - shares[first_share + d]
+            own = infinity if cost == infinity or removed[first + d] else own
+            if axis == last:
+                least[d] = min(least[d], own)
+            else:
+                low = min(low, own)
+        if axis != last:
+            least[digit[axis]] = min(least[digit[axis]], low)
+        cell += values
+        place = last - 1
         while place >= 0:
             digit[place] += 1
             if digit[place] < size[place]:
@@ -74,7 +79,7 @@ def least_of_values(
             place -= 1
 
 
-@helper
+@without_allocation
 def _reaches(network: Any, f: Any, v: Any, is_forward: Any) -> Any:
     """Whether a function has a variable after ``v`` in a pass."""
     for other in range(network.function_start[f], network.function_start[f + 1]):
@@ -97,8 +102,7 @@ def sweep(network: Any, is_forward: Any, shares: Any, removed: Any, costs: Any, 
     stop : int64 (1,), read before each variable: a nonzero value ends the pass.
     """
     largest, work = _scratch(network)
-    least = np.empty(largest + 1)
-    least[largest] = np.inf
+    least = np.full(largest + 1, np.inf)
     base = network.value_start[len(network.value_start) - 1]
     count = len(network.value_start) - 1
     for position in range(count):
@@ -141,11 +145,8 @@ def sweep(network: Any, is_forward: Any, shares: Any, removed: Any, costs: Any, 
 def least_of_functions(network: Any, tables: Any, shares: Any, removed: Any, infinity: Any, least: Any) -> Any:
     """Least reduced cost of each function, ``infinity`` if it has no tuple; types as for :func:`least_of_values`."""
     largest, work = _scratch(network)
-    values = np.empty(largest + 1, dtype=least.dtype)
-    values[largest] = infinity
+    values = np.full(largest + 1, infinity, dtype=least.dtype)
     for f in range(len(least)):
         least_of_values(network, tables, f, 0, shares, removed, values, work)
-        least[f] = infinity
         v = network.variable[network.function_start[f]]
-        for value in range(network.value_start[v + 1] - network.value_start[v]):
-            least[f] = min(least[f], values[value])
+        least[f] = values[: network.value_start[v + 1] - network.value_start[v]].min()
