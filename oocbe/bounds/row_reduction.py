@@ -112,13 +112,14 @@ class Reduction:
     tables : over the remaining variables, renumbered, and clique variables after them, if there are any.
     variables : original numbers of the remaining ones.
     steps : eliminations and removals, in order; lists have an entry for every original variable.
-    sizes : of the original variables.
+    sizes : of the original variables. before : an earlier reduction, of which this one reduces the tables.
     """
 
     tables: ScopeTables
     variables: tuple[int, ...]
     steps: tuple[Elimination | Removal, ...]
     sizes: tuple[int, ...]
+    before: Reduction | None = None
 
     @property
     def summary(self) -> str:
@@ -126,7 +127,7 @@ class Reduction:
         sizes, count = self.tables.problem.sizes, len(self.variables)
         cliques = f", with {len(sizes) - count:,} cliques of them" if len(sizes) > count else ""
         left = f"{count:,} of {len(self.sizes):,} variables and {sum(sizes[:count]):,} of {sum(self.sizes):,} values"
-        return left + cliques
+        return left + cliques + ("" if self.before is None else f", after {self.before.summary}")
 
     @property
     def eliminated(self) -> list[Elimination]:
@@ -140,26 +141,26 @@ class Reduction:
             values[v] = value
         for step in reversed(self.steps):
             step.undo(values)
-        return tuple(values)
+        return tuple(values) if self.before is None else self.before.complete(values)
 
     def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
         """The values of the remaining variables in a full assignment; -1 marks removed values and cliques."""
-        values = list(assignment)
+        values = list(assignment if self.before is None else self.before.restricted(assignment))
         for step in self.steps:
             step.do(values)
         cliques = len(self.tables.problem.sizes) - len(self.variables)
         return (*(values[v] for v in self.variables), *[-1] * cliques)
 
 
-def reduced(tables: ScopeTables) -> Reduction:
+def reduced(tables: ScopeTables, kept: Sequence[NDArray[np.int64]] = ()) -> Reduction:
     """Eliminate variables while tables do not grow (smallest result first), and remove values. At least one variable
-    remains.
+    remains. kept : the values of each variable that matter, ascending; empty: all.
 
     Raises
     ------
     TimeLimitError : the deadline of the enclosing block came.
     """
-    return _Reducing(tables).run()
+    return _Reducing(tables, kept).run()
 
 
 def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
@@ -182,7 +183,7 @@ def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
 
 
 class _Reducing:
-    def __init__(self, tables: ScopeTables) -> None:
+    def __init__(self, tables: ScopeTables, kept: Sequence[NDArray[np.int64]] = ()) -> None:
         self._tables = tables
         self._sizes = list(tables.problem.sizes)
         self._parts: dict[tuple[int, ...], Costs] = {part.scope: (part.values, part.permitted) for part in tables.parts}
@@ -202,6 +203,9 @@ class _Reducing:
         self._whole = set(self._parts)  # functions that may be sums of others
         self._pairs = {scope for scope in self._parts if len(scope) == 2}  # functions that may determine a variable
         self._work_left = MOST_COMPARED
+        for v, own in enumerate(kept):
+            if len(own) < self._sizes[v]:
+                self._keep(v, own)
 
     def run(self) -> Reduction:
         self._propagate()

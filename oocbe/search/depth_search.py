@@ -25,15 +25,17 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.incumbent import find_incumbent
-from oocbe.bounds.row_reduction import Reduction
+from oocbe.bounds.row_reduction import Reduction, reduced
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import OocbeError, TimeLimitError
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.kernels.cpu.threads import run_all, threads_at_hand
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -49,6 +51,9 @@ from oocbe.search.subsolver import SubSolver
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 """Limits (seconds, iterations) of the initial local search for an incumbent. A better one prunes more at the root."""
+
+NARROWER = 0.5
+"""Share of a problem's values that are left at the root below which it is reduced again."""
 
 ALONE_SECONDS = 0.1
 """Seconds of single-threaded search before other threads join. Easy problems close earlier."""
@@ -196,6 +201,7 @@ class DepthSearch(SubSolver):
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
         self._root()
+        self._narrow()
         shared, blank = self.shared, self._blank
         assert shared is not None and blank is not None
         if first_bytes(blank) > self._memory:
@@ -203,6 +209,19 @@ class DepthSearch(SubSolver):
             return
         self._workers = [Worker(shared, 0, blank, CALL_SECONDS / FIRST_NODES)]
         self._begin_seconds = self.worked
+
+    def _narrow(self) -> None:
+        """Reduce the problem by the values that the root removed, while many are: functions and variables fall away."""
+        while (shared := self.shared) is not None and shared.root.bound < shared.root.need:
+            start = shared.root.network.value_start
+            left = [np.flatnonzero(own) for own in np.split(shared.root.state[: start[-1]] != REMOVED, start[1:-1])]
+            if sum(map(len, left)) >= NARROWER * sum(self._tables.problem.sizes):
+                return
+            self.shared = self._blank = None  # a deadline may come: the next call begins anew
+            self._reduction = replace(reduced(self._tables, left), before=self._reduction)
+            self._tables = self._reduction.tables
+            self._linear = laid_out(self._tables)
+            self._root()
 
     def _root_below(self) -> None:
         """Recompute the root below the incumbent if that is better; running nodes are unchanged."""

@@ -71,7 +71,7 @@ class Searches:
         self.portfolio = Portfolio(known, deadline)
         self.order_seconds = 0.0
         self._is_open = options.bounds == "auto" and options.order == "auto"
-        self._is_laid_out = False
+        self._is_laid_out = self._is_small = False
 
     @property
     def seconds(self) -> float:
@@ -131,6 +131,8 @@ class Searches:
     def join_bounds(self) -> None:
         """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;
         they are then laid out after it."""
+        form = self.form
+        self._is_small = form.is_supply and not form.goes_first and form.has_few_pairs(self._known.upper_bound)
         if not self.waits_for_bounds:
             self.lay_out()
         elif "depth" in self.portfolio.members:
@@ -140,7 +142,7 @@ class Searches:
     @property
     def waits_for_bounds(self) -> bool:
         """Whether the first bound comes before the searches."""
-        return self.form.is_packing or self.form.graph is not None
+        return (self.form.is_packing and not self._is_small) or self.form.graph is not None
 
     @property
     def first_seconds(self) -> float:
@@ -203,7 +205,8 @@ choice forbids most of the rest. Photograph problems have at most an eighth."""
 
 
 FEW_EXCLUDED = 1 << 10
-"""Maximum number of forbidden pairs of a supply problem that is searched before its linear program."""
+"""Maximum number of forbidden pairs of a supply problem that is searched before its linear program. Pairs of dear
+values do not count: a search closes what is left of warehouses of few near stores, where cuts stall."""
 
 
 class RowProblem:
@@ -258,6 +261,15 @@ class RowProblem:
         if self.is_supply:
             return sum(len(c.tuples) for c in self.problem.constraints) <= FEW_EXCLUDED
         return max(self.problem.sizes, default=0) <= 2
+
+    def has_few_pairs(self, upper: int | float) -> bool:
+        """Whether few pairs of values are forbidden that do not cost half of what is left below ``upper``, or more."""
+        from oocbe.bounds.estimators import constant_source
+
+        source = constant_source(self.problem)
+        dear = {*source.fixed_values((source.root + upper) / 2)}
+        rows = (zip(c.scope, row, strict=True) for c in self.problem.constraints for row in c.tuples.tolist())
+        return sum(dear.isdisjoint(pairs) for pairs in rows) <= FEW_EXCLUDED
 
     @cached_property
     def is_packing(self) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 import oocbe
 from oocbe.bounds import row_tables
+from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds
@@ -69,6 +70,7 @@ def parity_checks(variables: int, checks: int, seed: int) -> Problem:
 def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
+    monkeypatch.setattr(depth_search, "NARROWER", 1.0 if is_reduced else 0.0)
     nodes = 0
     for seed in range(examples(100)):
         problem = make(seed)
@@ -317,6 +319,7 @@ def check_node(made):
 def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(arity, monkeypatch):
     """Also after going back: what was moved adds up, and what follows from the values left is right."""
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "NARROWER", 0.0)
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
     nodes = gone = 0
     for seed in range(30):
@@ -368,10 +371,13 @@ def conflicts(count: int, part: float, seed: int) -> Problem:
     return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), tuple(constraints))
 
 
-def warehouses(count: int, stores: int, seed: int) -> tuple[Problem, int]:
-    """Which warehouses to open for some stores, and what that costs at least, by trying all of it."""
+def warehouses(count: int, stores: int, seed: int, near: int | None = None) -> tuple[Problem, int]:
+    """Which warehouses to open for some stores, and what that costs at least, by trying all of it; only ``near`` are
+    not too far from each store."""
     random = np.random.default_rng(seed)
     opening, distance = random.integers(20, 60, count), random.integers(1, 40, (stores, count))
+    if near is not None:
+        distance[np.argsort(random.random(distance.shape), axis=1) >= near] += 10_000
     functions = [Function.from_array((w,), [0, int(cost)]) for w, cost in enumerate(opening)]
     functions += [Function.from_array((count + s,), distance[s]) for s in range(stores)]
     closed = [Constraint((w, count + s), [[0, w]]) for s in range(stores) for w in range(count)]
@@ -397,6 +403,33 @@ def test_supply_is_for_linear_programs_first(seed):
     assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
     result = oocbe.solve(problem)
     assert (result.status, result.value) == ("optimal", best)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_that_the_first_assignment_rules_out_leave_the_search(seed, monkeypatch):
+    problem, best = warehouses(12, 24, seed, 4)
+    nodes = []
+    for share in (0.0, depth_search.NARROWER):
+        monkeypatch.setattr(depth_search, "NARROWER", share)
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
+        made = DepthSearch(whole(problem), known, 1 << 30)
+        made.work(math.inf, Deadline())
+        assert (known.lower, known.value) == (best, best)
+        nodes.append(made.nodes)
+    assert made._reduction.before is not None
+    assert 2 * nodes[1] <= nodes[0]
+
+
+def test_supply_of_few_near_stores_is_searched_before_linear_programs():
+    for near, is_first in ((3, True), (None, False)):
+        problem, _ = warehouses(10, FEW_EXCLUDED // 10 + 1, 1, near)
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
+        rounds = Searches(problem, SolveOptions(), known, Deadline())
+        assert not rounds.form.goes_first
+        found = find_incumbent(problem, math.inf, iterations=100)
+        known.offer(found.value, found.assignment, "local search")
+        rounds.join_bounds()
+        assert rounds.waits_for_bounds != is_first
 
 
 def test_supply_of_many_rows_is_not_eliminated_first():

@@ -149,6 +149,7 @@ def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
 
 
 def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
+    monkeypatch.setattr(depth_search, "NARROWER", 0.0)
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
     nodes = charged = 0
     for problem in (*map(limited, range(examples(50))), *(knapsack(8, seed) for seed in range(examples(30)))):

@@ -58,7 +58,12 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
             if parts.is_over:
                 break
             parts.work(0.0, Deadline())
-    forced = {"ALONE_SECONDS": 0.0, "LOOK_SECONDS": 0.0, "CALL_SECONDS": 1e-4}
+    forced = {
+        "ALONE_SECONDS": 0.0,
+        "LOOK_SECONDS": 0.0,
+        "CALL_SECONDS": 1e-4,
+        "NARROWER": random.choice((0.0, 0.5, 1.0)),
+    }
     with mock.patch.multiple(depth_search, **forced):
         known = SharedBounds(problem, Gap(), told)
         made = DepthSearch(reduction, known, 1 << 24)
