@@ -338,35 +338,26 @@ def eliminate_stored(
     number = {name: place_of for place_of, name in enumerate((*kept, *last))}
     lengths = {number[name]: size for name, size in sizes.items()}
     separator, eliminated = tuple(range(len(kept))), tuple(range(len(kept), len(number)))
-    space = place.context.space
+    space, kernels = place.context.space, complete_kernels(sum(t.layout.complete_rows for t in tables), place.backend)
     room = CellRoom(place.nbytes, space.piece_rows)
-    cuts = CompleteCuts(
-        separator,
-        eliminated,
-        tuple((tuple(number[n] for n in t.scope), dtype.itemsize) for t in tables),
-        lengths,
-        dtype.itemsize,
-        replace(room, piece_bytes=room.piece_bytes // space.streams),
-        tuple(isinstance(t, StoredCompleteTable) for t in tables),
-    )
+
+    def stream(tables: Sequence[AnyComplete]) -> CompleteStream:
+        read = [CellFunction(tuple(number[n] for n in t.scope), t) for t in tables]
+        return CompleteStream(
+            separator, eliminated, lengths, (), read, semiring, dtype, lambda _: kernels, room, space.streams, True
+        )
+
+    cuts = stream(tables).cuts
     wanted = sorted((*last, *kept), key=lambda name: number[name] in cuts.widths)  # what is cut is slowest
-    near = [_gathered(t, wanted, number, cuts, place) for t in tables]
-    near = [to_host(t) if isinstance(t, CompleteTable) else t for t in near]
-    functions = [CellFunction(tuple(number[n] for n in t.scope), t) for t in near]
-    kernels = complete_kernels(sum(t.layout.complete_rows for t in tables), place.backend)
-    stream = CompleteStream(
-        separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams, True
-    )
-    with closing(stream.values()) as values:
+    near = [to_host(t) if isinstance(t, CompleteTable) else _gathered(t, wanted, number, cuts, place) for t in tables]
+    with closing(stream(near).values()) as values:
         return place.write(output, layout, dtype, semiring, values)
 
 
 def _gathered(
-    table: AnyComplete, wanted: Sequence[str], number: dict[str, int], cuts: CompleteCuts, place: CompletePlace
-) -> AnyComplete:
+    table: StoredCompleteTable, wanted: Sequence[str], number: dict[str, int], cuts: CompleteCuts, place: CompletePlace
+) -> StoredCompleteTable:
     """The table, with its variables in the order wanted where boxes would be spread over too many of its chunks."""
-    if not isinstance(table, StoredCompleteTable):
-        return table
     ranges = {**next(cuts.ranges()), **next(cuts.parts())}
     box = tuple(ranges.get(number[n], (0, s)) for n, s in zip(table.scope, table.layout.sizes, strict=True))
     if cells_touched(table.layout.sizes, box, table.chunk_cells) <= tuning().transpose_spread * box_cells(box):

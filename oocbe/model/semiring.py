@@ -81,12 +81,7 @@ class Semiring:
     @property
     def marginalise(self) -> np.ufunc:
         """The marginalisation of two arrays, element by element."""
-        return {
-            Marginalisation.MIN: np.minimum,
-            Marginalisation.MAX: np.maximum,
-            Marginalisation.SUM: np.add,
-            Marginalisation.LOG_SUM_EXP: np.logaddexp,
-        }[self.marginalisation]
+        return (np.minimum, np.maximum, np.add, np.logaddexp)[self.marginalisation]
 
     def reduce(self, values: NDArray[np.generic], axis: int | None = None) -> NDArray[np.generic]:
         """Marginalise an array of values along an axis (None: all of it)."""

@@ -114,7 +114,7 @@ class CompleteCuts:
                 widths = {**widths, v: width}
                 yield widths
 
-    def _least_cut(self, parts: Mapping[int, int]) -> dict[int, int]:
+    def _least_cut(self, parts: dict[int, int]) -> dict[int, int]:
         """Parts with the largest pieces of the result that fit; of a function, one cut variable has a range at most, so
         that a box is contiguous where what is cut is slowest."""
         axes = self.separator[::-1]
@@ -132,9 +132,8 @@ class CompleteCuts:
 
     def _fits(self, widths: Mapping[int, int]) -> bool:
         most = self.room.piece_cells
-        if most is not None and self._cells(self.separator, widths) > most:
-            return False
-        return self._bytes(widths) <= self.room.piece_bytes
+        is_small = most is None or self._cells(self.separator, widths) <= most
+        return is_small and self._bytes(widths) <= self.room.piece_bytes
 
     def _counts(self, widths: Mapping[int, int]) -> dict[int, int]:
         """Ranges of each variable, the slowest first."""
@@ -165,7 +164,4 @@ class CompleteCuts:
     def _ranges(self, variables: Sequence[int]) -> Iterator[Ranges]:
         cut = {v: width for v, width in self.widths.items() if v in variables}
         for chosen in product(*(range(0, self.sizes[v], width) for v, width in cut.items())):
-            yield {
-                v: (first, min(first + width, self.sizes[v]))
-                for (v, width), first in zip(cut.items(), chosen, strict=True)
-            }
+            yield {v: (first, min(first + cut[v], self.sizes[v])) for v, first in zip(cut, chosen, strict=True)}
