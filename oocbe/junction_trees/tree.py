@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
+from oocbe.formats.bif import conditionals
 from oocbe.formats.registry import read
-from oocbe.junction_trees.answers import Assignments, Factor
+from oocbe.junction_trees.answers import Assignments, Factor, labels_of
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, joint_of_cases
 from oocbe.junction_trees.case_sweeps import expected_counts
 from oocbe.junction_trees.compiled import CompiledTree
@@ -32,6 +33,9 @@ from oocbe.model.names import value_index, variable_index
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
+
+if TYPE_CHECKING:
+    from oocbe.runtime.pictures.plots import Picture
 
 SPACES = ("auto", "log")
 """Representation of numbers: ``auto`` uses probabilities unless they lose precision, ``log`` always logarithms."""
@@ -404,6 +408,18 @@ class JunctionTree:
         order = None if self._case.made is None else self._case.made.order
         found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory, order)
         return None if found is None else self._explanation(*found)
+
+    def plot(self) -> Picture:
+        """The belief network with posteriors in its nodes; UnsupportedError: none, or one of more than 60 variables."""
+        from oocbe.runtime.pictures.plots import MOST_NAMES, belief_network
+
+        variables = self.problem.variables
+        if len(variables) > MOST_NAMES:
+            raise UnsupportedError(f"{self.problem.name}: {len(variables)} variables, {MOST_NAMES} are drawn")
+        scopes = [[variables[v].name for v in scope] for scope, _ in conditionals(self.problem)]
+        arcs = [(parent, scope[-1]) for scope in scopes for parent in scope[:-1]]
+        shares = {v.name: dict(zip(labels_of(v), self.marginal(v.name).tolist(), strict=True)) for v in variables}
+        return belief_network(self.problem.name, shares, arcs, self.evidence)
 
     def sample(self, n: int, seed: int = 0) -> Assignments:
         """Draw independent assignments of all variables exactly from the posterior.

@@ -6,7 +6,7 @@ Every function returns a :class:`Picture`: a matplotlib figure independent of wi
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
     from matplotlib.ticker import MaxNLocator
 except ImportError as missing:
     raise UsageError(f"matplotlib is needed to draw ({missing}); {install_hint('plot')}") from None
@@ -235,6 +236,40 @@ def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, 
     axes.set(xlabel=what, title=_plain(title) + (f" (the first {len(chosen)}; {more:,} more)" if more else ""))
     if stacked:
         axes.set_xlim(0, 1)
+    return figure
+
+
+def belief_network(
+    title: str, marginals: Mapping[str, Mapping[str, float]], arcs: Sequence[tuple[str, str]], observed: Collection[str]
+) -> Picture:
+    """Boxes of variables with their most probable values, observed ones orange, and arrows from the parents above."""
+    depth, across = dict.fromkeys(marginals, 0), dict.fromkeys(marginals, 0.0)
+    for parent, child in list(arcs) * len(marginals):
+        depth[child] = max(depth[child], depth[parent] + 1)
+    layers = [[name for name in marginals if depth[name] == d] for d in range(1 + max(depth.values(), default=0))]
+    near = {name: [a if b == name else b for a, b in arcs if name in (a, b)] or [name] for name in marginals}
+    for layer in layers * 8:  # by the mean of their neighbours (Sugiyama, Tagawa and Toda 1981)
+        layer.sort(key=lambda name: np.mean([across[other] for other in near[name]]))
+        across |= {name: 2.8 * (place - (len(layer) - 1) / 2) for place, name in enumerate(layer)}
+    bars = {name: sorted(own.items(), key=lambda pair: -pair[1])[:8] for name, own in marginals.items()}
+    tops = -np.cumsum([0.0, *(0.25 * max(len(bars[name]) for name in layer) + 1.2 for layer in layers)])
+    figure = _figure(1.2 + 1.4 * max(map(len, layers)), 0.8 - tops[-1] / 2)
+    axes = figure.add_subplot()
+    for name, own in bars.items():
+        x, y, colour = across[name], tops[depth[name]], ORANGE if name in observed else BLUE
+        low = y - 0.25 * len(own) - 0.5
+        axes.add_patch(Rectangle((x - 1.2, low), 2.4, y - low, facecolor="white", edgecolor=colour, zorder=2))
+        axes.text(x, y - 0.2, _plain(name), ha="center", va="center", fontsize=8, weight="bold", zorder=3)
+        for row, (label, share) in enumerate(own):
+            middle = y - 0.5 - 0.25 * row
+            axes.barh(middle, 0.6 * share, 0.2, left=x, color=colour, alpha=0.6, zorder=3)
+            axes.text(x - 0.05, middle, _plain(label[:12]), ha="right", va="center", fontsize=7, zorder=4)
+            axes.text(x + 1.15, middle, f"{share:.3g}", ha="right", va="center", fontsize=7, zorder=4)
+        for child in (child for parent, child in arcs if parent == name):
+            ends, arrow = (across[child], tops[depth[child]]), {"arrowstyle": "-|>", "color": GREY, "shrinkB": 0}
+            axes.annotate("", ends, (x, low), arrowprops=arrow, zorder=1)
+    axes.set(aspect="equal", title=_plain(title))
+    axes.set_axis_off()
     return figure
 
 

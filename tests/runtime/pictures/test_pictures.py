@@ -48,6 +48,25 @@ def test_a_result_shows_status_optimum_and_photographs(solved):
     assert facts["width"] == str(solved.width)
 
 
+def test_a_network_is_drawn_from_parents_to_children_with_posteriors():
+    tree = oocbe.JunctionTree(RAIN)
+    tree.observe({"grass": "wet"})
+    (axes,) = tree.plot().axes
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["rain", "<no>", "0.6", "yes", "0.4", "", "grass", "wet", "1", "dry", "0"]
+    (arrow,) = (text for text in axes.texts if not text.get_text())
+    assert arrow.xyann[1] > arrow.xy[1]  # downwards
+    boxes = [box for box in axes.patches if box.get_width() == 2.4]
+    assert [box.get_edgecolor() != boxes[0].get_edgecolor() for box in boxes] == [False, True]
+
+
+@pytest.mark.parametrize(("network", "message"), [(GRID, "holds probabilities"), (None, "61 variables")])
+def test_what_is_no_network_or_too_large_is_not_drawn(network, message):
+    many = oocbe.Problem(tuple(oocbe.Variable(f"x{i}", 2) for i in range(61)), (), semiring=oocbe.SUM_PRODUCT)
+    with pytest.raises(oocbe.UnsupportedError, match=message):
+        oocbe.JunctionTree(network or many).plot()
+
+
 def test_a_plan_shows_a_page_and_not_its_repr():
     plan = oocbe.plan(DAY)
     html = plan._repr_html_()
