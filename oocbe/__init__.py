@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from oocbe.formats.networks import to_pgmpy as to_pgmpy
     from oocbe.formats.networks import to_pyagrum as to_pyagrum
     from oocbe.formats.solutions import Verdict as Verdict
+    from oocbe.junction_trees.fitting import fit_tables as fit_tables
     from oocbe.junction_trees.tree import JunctionTree as JunctionTree
     from oocbe.model.compact_problem import CompactProblem as CompactProblem
     from oocbe.model.compact_problem import ShortTable as ShortTable
@@ -112,6 +113,7 @@ _HOMES = {
     "oocbe.model.run_verb": "Interrupted",
     "oocbe.formats": "read read_model write",
     "oocbe.formats.networks": "from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
+    "oocbe.junction_trees.fitting": "fit_tables",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
     "oocbe.algebra.complete": "to_complete to_rows",

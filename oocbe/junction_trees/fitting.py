@@ -1,0 +1,73 @@
+"""Conditional probabilities of a belief network from cases, by expectation-maximisation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UsageError
+from oocbe.formats.bif import conditionals
+from oocbe.junction_trees.case_sweeps import expected_counts
+from oocbe.junction_trees.evidence import Likelihoods, case_of, cases_of
+from oocbe.junction_trees.tree import JunctionTree
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
+
+
+def fit_tables(
+    network: Problem,
+    cases: Any,
+    *,
+    rounds: int = 100,
+    tolerance: float = 1e-6,
+    prior: float = 0.0,
+    likelihood: Likelihoods | None = None,
+    **settings: Any,
+) -> tuple[Problem, NDArray[np.float64]]:
+    """Fit the conditional probabilities of a belief network to cases with missing values.
+
+    Expectation-maximisation (Dempster, Laird and Rubin 1977; Lauritzen 1995) from the network's own tables, by the
+    expected counts of a junction tree. A variable that no case observes needs tables that are not uniform.
+
+    Parameters
+    ----------
+    network : of max-product or sum-product; its functions are conditional probabilities, one of each variable.
+    cases : as for :meth:`oocbe.JunctionTree.batch`: for example a data frame, where NaN and null are unobserved.
+    rounds : most rounds. tolerance : a round that changes the log-likelihood by no more than this part is the last.
+    prior : at least 0, added to each expected count. With 0, what is impossible stays so, and parents' values
+        without a case keep their probabilities.
+    likelihood : as for ``batch``. settings : of :class:`oocbe.JunctionTree`, such as ``memory``.
+
+    Returns
+    -------
+    The network with the fitted tables, an axis for each parent and the child's last; and the log-likelihood of all
+    cases under the tables before each round, and at last under those returned, float64 (rounds + 1,).
+
+    Raises
+    ------
+    UnsupportedError : no belief network. UsageError : invalid cases or settings, or an impossible case. Others: as for
+        a junction tree.
+    """
+    for name, number in (("rounds", rounds), ("tolerance", tolerance), ("prior", prior)):
+        if not 0 <= number < np.inf:
+            raise UsageError(f"{name}: {number!r} is not a finite number from 0")
+    scopes, tables = zip(*conditionals(network), strict=True)
+    known, course = cases_of(network, cases, likelihood), list[float]()
+    while True:
+        functions = (Function.from_array(s, t, infeasible=0.0) for s, t in zip(scopes, tables, strict=True))
+        fitted = replace(network, functions=tuple(functions))
+        tree = JunctionTree(fitted, **settings)._tree
+        settings["order"] = [network.variables[v].name for v in tree.order]
+        counts, logarithms = expected_counts(tree, known)
+        for number in np.flatnonzero(logarithms == -np.inf)[:1].tolist():
+            raise UsageError(f"{network.name}: {case_of(number)} is impossible in round {len(course)}; give a prior")
+        course.append(float(logarithms.sum()))
+        if len(course) > rounds or (len(course) > 1 and abs(course[-1] - course[-2]) <= tolerance * abs(course[-1])):
+            return fitted, np.array(course)
+        found = [own.reshape(t.shape) + prior for own, t in zip(counts, tables, strict=True)]
+        sums = [np.broadcast_to(own.sum(axis=-1, keepdims=True), own.shape) for own in found]
+        pairs = zip(found, sums, tables, strict=True)
+        tables = tuple(np.divide(own, total, out=t.copy(), where=total > 0) for own, total, t in pairs)
