@@ -52,28 +52,30 @@ class Contractions:
 
     Attributes
     ----------
-    inputs : tables of each step that was made.
+    inputs : tables of each step that was made, if they are kept.
     """
 
     def __init__(self, path: ContractionPath, memory: int, backend: str | None, closed: ExitStack) -> None:
         self.path, self._memory, self._backend, self._closed = path, memory, backend, closed
         self._folder: Path | None = None
-        self._numbers = count()
+        self._numbers, self._held = count(), 0
         self.inputs: list[list[Any]] = []
 
-    def run(self, tables: list[Any], output: str | Path | None) -> Any:
+    def run(self, tables: list[Any], output: str | Path | None, keeps: bool = False) -> Any:
         """The table of the last step; written to ``output``, a new stored table, if it is given.
 
-        tables : over the operands of the path's expression.
+        tables : over the operands of the path's expression. keeps : whether ``inputs`` are kept.
         """
-        left = list(tables)
+        left, given = list(tables), set(map(id, tables))
         for number, step in enumerate(self.path.steps):
             own = [left[p] for p in step.positions]
             for p in sorted(step.positions, reverse=True):
                 del left[p]
             is_last = number == len(self.path.steps) - 1
+            self._held = sum(t.nbytes for t in left if id(t) not in given and isinstance(t, Table | CompleteTable))
             left.append(self._contracted(step, own, output if is_last else None))
-            self.inputs.append(own)
+            if keeps:
+                self.inputs.append(own)
         return left[0]
 
     def _contracted(self, step: Contraction, tables: list[Any], output: str | Path | None) -> Any:
@@ -93,11 +95,11 @@ class Contractions:
         return made
 
     def _fits(self, step: Contraction, tables: list[Any]) -> bool:
-        """Whether a step works in memory: no table is stored, and with the result they take a share of the limit."""
+        """Whether a step works in memory: no table is stored, and all with the result take a share of the limit."""
         if any(isinstance(table, StoredTable | StoredCompleteTable) for table in tables):
             return False
         width = max(table.dtype.itemsize for table in tables)
-        room = IN_MEMORY_SHARE * self._memory - sum(table.nbytes for table in tables)
+        room = IN_MEMORY_SHARE * self._memory - self._held - sum(table.nbytes for table in tables)
         if not all(isinstance(table, Table) for table in tables):
             return bool(step.cells * width <= room)
         most = room / (width + 8 * math.ceil(math.log2(max(2, step.cells)) / 64))

@@ -91,7 +91,7 @@ def einsum(
     limit = limit_of(memory)
     with ExitStack() as closed:
         steps = Contractions(path, limit, backend, closed)
-        made = steps.run(tables, output)
+        made = steps.run(tables, output, return_argmax)
         if output is not None:
             return made
         if isinstance(made, AnyComplete):

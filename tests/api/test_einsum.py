@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe import CompleteTable
+from oocbe.api.contraction import Contractions
 from oocbe.errors import ResourceError, UsageError
 
 OPERATIONS = {
@@ -164,6 +167,28 @@ def test_a_path_of_a_chain_avoids_the_large_result():
     edges = [((i, j), other) for i in range(20) for j in range(20) for other in ((i + 1, j), (i, j + 1))]
     terms = [f"x{a[0]}_{a[1]} x{b[0]}_{b[1]}" for a, b in edges if max(b) < 20]
     assert oocbe.einsum_path(f"{','.join(terms)} ->", *grid).largest <= 2**22
+
+
+def test_results_that_wait_for_later_steps_count_against_the_memory(monkeypatch):
+    """Eight outer products of a megabyte each, before any of them is used."""
+    alive, contracted = [], Contractions._contracted
+
+    def watched(steps, step, tables, output):
+        made = contracted(steps, step, tables, output)
+        if isinstance(made, CompleteTable):
+            alive.append(weakref.ref(made))
+        held = [table for table in (found() for found in alive) if table is not None]
+        assert sum(table.nbytes for table in held) <= 4 * 2**20
+        return made
+
+    monkeypatch.setattr(Contractions, "_contracted", watched)
+    random, letters = np.random.default_rng(5), "abcdefghijklmnop"
+    vectors = [random.random(362) for _ in 2 * letters]
+    later = [step for k in range(8) for step in ((0, 16 - 2 * k), (0, 22 - 2 * k))]
+    path = [(0, 1)] * 8 + later + [(0, 1)] * 7
+    found = oocbe.einsum(",".join(2 * letters) + "->", *vectors, optimize=path, memory="8MiB")
+    expected = np.prod([one @ two for one, two in zip(vectors[:16], vectors[16:], strict=True)])
+    assert float(found) == pytest.approx(expected, rel=1e-10)
 
 
 def test_results_beyond_the_memory_go_through_scratch_files_and_to_the_output(tmp_path):
