@@ -9,11 +9,18 @@ follow the path that opt_einsum finds. Where a contraction has a memory limit, t
 oocbe has ``memory=``, which lets that go to disk; the address space of opt_einsum's process is limited to as much more
 than it has, once with its path, and once with its ``memory_limit``, which avoids large intermediates. Results are
 compared.
+
+    python benchmarks/einsum.py --networks                   # networks of competitions, with memory limits
+
+These are log Z of networks and counts of clauses, as in the collection einsum_benchmark: a tensor for each function or
+clause. All systems follow the path of ``oocbe.einsum_path``; the third one is cotengra, which slices indices until an
+intermediate is no larger than the limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import resource
 import subprocess
@@ -23,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from measuring import describe_run, print_table, run_child
+from measuring import data_folder, describe_run, print_table, run_child
 
 
 class Contraction(NamedTuple):
@@ -53,6 +60,115 @@ CONTRACTIONS = {
     "K5, 64 MiB": Contraction("abcd,aefg,behi,cfhj,dgij->", 16, 64),
     "octahedron, 64 MiB": Contraction("abcd,aefg,behi,cfjk,dhjl,gikl->", 16, 64),
 }
+
+NETWORKS = {
+    "uai2014/PR/Grids_11.uai.gz": 16,
+    "uai2014/PR/Grids_13.uai.gz": 16,
+    "uai2014/PR/Promedus_14.uai.gz": 16,
+    "uai2014/PR/linkage_14.uai.gz": 48,
+    "uai2014/PR/linkage_19.uai.gz": 48,
+    "uai2014/PR/ObjectDetection_11.uai.gz": 64,
+    "uai2014/PR/ObjectDetection_12.uai.gz": 64,
+    "uai2014/PR/ObjectDetection_32.uai.gz": 64,
+    "uai2014/PR/Promedus_19.uai.gz": 64,
+    "mc2022/mc2022_track1_011.cnf.gz": 64,
+}
+"""Files of the data folder, and a limit in MiB below the largest intermediate."""
+
+
+def tensors(path: Path) -> tuple[str, list[Any]]:
+    """Expression and arrays of a network, with its evidence, or of clauses; all indices are summed out."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    scopes: list[list[int]] = []
+    arrays = []
+    if path.name.endswith(".cnf.gz"):
+        words = (word for line in text.splitlines() if line[:1] not in "cp" for word in line.split())
+        clause: list[int] = []
+        for literal in map(int, words):
+            if literal:
+                clause.append(literal)
+                continue
+            scopes.append([abs(x) for x in clause])
+            arrays.append(np.ones((2,) * len(clause)))
+            arrays[-1][tuple(int(x < 0) for x in clause)] = 0.0
+            clause = []
+    else:
+        words = iter(text.split()[1:])
+        sizes = [int(next(words)) for _ in range(int(next(words)))]
+        scopes = [[int(next(words)) for _ in range(int(next(words)))] for _ in range(int(next(words)))]
+        evidence = Path(str(path).removesuffix(".gz") + ".evid")
+        seen = list(map(int, evidence.read_text().split())) if evidence.exists() else [0]
+        known = dict(zip(seen[1::2], seen[2::2], strict=True))
+        for number, scope in enumerate(scopes):
+            values = np.array([float(next(words)) for _ in range(int(next(words)))])
+            chosen = tuple(known.get(v, slice(None)) for v in scope)
+            arrays.append(values.reshape([sizes[v] for v in scope])[chosen])
+            scopes[number] = [v for v in scope if v not in known]
+    return ",".join("".join(chr(0x4E00 + v) for v in scope) for scope in scopes) + "->", arrays
+
+
+def network_child(system: str, name: str) -> None:
+    """Contract a network once, and print seconds, peak memory, the result, and the number of slices."""
+    import cotengra
+    import opt_einsum
+
+    import oocbe
+
+    limit = NETWORKS[name] * 2**20
+    expression, arrays = tensors(data_folder() / name)
+    found = oocbe.einsum_path(expression, *arrays)
+    path = [step.positions for step in found.steps]
+    first = CONTRACTIONS["K4"].expression  # loads what the contraction needs
+    if system == "oocbe":
+        oocbe.einsum(first, *[np.ones((32,) * 3)] * 4, backend="cpu", memory="8MiB")
+    else:
+        opt_einsum.contract(first, *[np.ones((16,) * 3)] * 4)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    slices, begin = 1, time.process_time()
+    if system == "oocbe":
+        answer = oocbe.einsum(expression, *arrays, optimize=path, backend="cpu", memory=limit)
+    elif system == "opt_einsum":
+        most = pages * resource.getpagesize() + limit
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        answer = opt_einsum.contract(expression, *arrays, optimize=path)
+    else:
+        terms = [tuple(term) for term in expression.removesuffix("->").split(",")]
+        sizes = {v: n for term, a in zip(terms, arrays, strict=True) for v, n in zip(term, a.shape, strict=True)}
+        tree = cotengra.ContractionTree.from_path(terms, (), sizes, path=path).slice(target_size=limit // 8, seed=0)
+        slices, begin = tree.nslices, time.process_time()
+        answer = tree.contract(arrays)
+    seconds = time.process_time() - begin
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    answer = float(np.asarray(answer))
+    print(json.dumps({"seconds": seconds, "peak": peak, "answer": answer, "slices": slices, "cells": found.largest}))
+
+
+def networks(seconds: float, markdown: bool) -> None:
+    """Print the table of all networks."""
+    rows = [["network", "limit", "largest intermediate", "oocbe", "opt_einsum", "cotengra, sliced", "slices"]]
+    for name, limit in NETWORKS.items():
+        answers, shown, slices, cells = list[float](), list[str](), "", 0
+        for system in ("oocbe", "opt_einsum", "cotengra"):
+            try:
+                found = run_child(__file__, [system, name], seconds)
+            except subprocess.TimeoutExpired:
+                shown.append(f"over {seconds:.0f} s")
+            except RuntimeError as error:
+                shown.append("out of memory" if "MemoryError" in str(error) else "failed")
+                if shown[-1] == "failed":
+                    print(f"{name}, {system}: {error}", file=sys.stderr)
+            else:
+                answers.append(found["answer"])
+                shown.append(f"{found['seconds']:.2f} s, {found['peak']:,.0f} MiB")
+                cells, slices = found["cells"], f"{found['slices']:,}" if system == "cotengra" else slices
+        if not np.allclose(answers, answers[:1] or 0, rtol=1e-6, atol=0):
+            raise SystemExit(f"{name}: the answers differ: {answers}")
+        largest = f"{8 * cells / 2**20:,.0f} MiB"
+        rows.append([Path(name).name.partition(".")[0], f"{limit} MiB", largest, *shown, slices])
+    print_table(rows, markdown)
+    print(describe_run(("opt_einsum", "cotengra")))
+
 
 SYSTEMS = ("oocbe", "opt_einsum", "memory_limit")
 
@@ -102,13 +218,17 @@ def largest(contraction: Contraction) -> int:
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        child(*sys.argv[2:4])
+        (network_child if sys.argv[3] in NETWORKS else child)(*sys.argv[2:4])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", help=f"which, by their begin, separated by commas: {'; '.join(CONTRACTIONS)}")
     parser.add_argument("--seconds", type=float, default=120.0, help="wall seconds of a process (default 120)")
     parser.add_argument("--markdown", action="store_true", help="a table for RESULTS.md")
+    parser.add_argument("--networks", action="store_true", help="networks of competitions with memory limits instead")
     options = parser.parse_args()
+    if options.networks:
+        networks(options.seconds, options.markdown)
+        return
     begins = tuple((options.names or "").split(","))
     rows = []
     for name, contraction in CONTRACTIONS.items():
