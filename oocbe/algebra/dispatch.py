@@ -242,11 +242,7 @@ def _to_disk(gone: tuple[str, ...], tables: Sequence[AnyTable], execution: Execu
 
 def _packed(gone: tuple[str, ...], tables: Sequence[Any], execution: Execution) -> PackedTable:
     """Packed tables streamed to the device as they are, or unpacked and packed again on the CPU.
-
-    Raises
-    ------
-    ResourceError : the tables cannot go through a device, and do not fit in memory unpacked.
-    """
+    Raises ResourceError if the tables cannot go through a device, and do not fit in memory unpacked."""
     kernels = backend_for(sum(table.rows for table in tables), execution.backend, False)
     plan = planned(tables, gone).device_plan(tables, kernels) if kernels.name == "cuda" else None
     if plan is not None:

@@ -329,11 +329,7 @@ class PiecesThroughDevice:
 
     def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
         """Result of a call; if device memory runs out, it is repeated once when no result is in transit any more.
-
-        Raises
-        ------
-        ResourceError : it ran out again.
-        """
+        Raises ResourceError if it ran out again."""
         from oocbe.kernels.cuda.transfer.memory import with_retry
 
         try:

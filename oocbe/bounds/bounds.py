@@ -106,11 +106,7 @@ class BoundSources:
 
     def _step(self, found: list[BoundSource], seconds: float, upper_bound: int | float | None) -> None:
         """Append bounds better than the constant, which is replaced if the problem is infeasible.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came before all sources were tried.
-        """
+        Raises TimeLimitError if the deadline came before all sources were tried."""
         problem, deadline = self._problem, working_time() + seconds
         if self._constant.root == math.inf:
             return

@@ -80,11 +80,7 @@ def normalised(clauses: Iterable[Iterable[int]]) -> tuple[Clause, ...]:
 
 class _Flat(NamedTuple):
     """Lists of numbers as arrays: list ``i`` is ``content[start[i] : start[i + 1]]``.
-
-    Attributes
-    ----------
-    start : int64 (lists + 1,). content : int32.
-    """
+    ``start`` is int64 (lists + 1,), and ``content`` is int32."""
 
     start: NDArray[np.int64]
     content: NDArray[np.int32]

@@ -232,11 +232,7 @@ class _Graph:
 
 class _Search:
     """A depth-first search of one part, and its pseudo-tree.
-
-    Attributes
-    ----------
-    heuristic : the choice of the next neighbour. cells : of all messages. steps : of the search.
-    """
+    ``heuristic`` chooses the next neighbour; ``cells`` are those of all messages, and ``steps`` those of the search."""
 
     def __init__(self, graph: _Graph, root: int, heuristic: str) -> None:
         self.heuristic, self._variables = heuristic, graph.variables

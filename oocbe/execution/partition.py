@@ -115,12 +115,8 @@ class Part:
 
 class _Segments:
     """Segments of a partitioned source, in the order of its rows.
-
-    Parameters
-    ----------
-    ordered : the source, partitioned.
-    digits, starts, counts : (segments,), digit, first row and rows of each.
-    """
+    ``ordered`` is that source. ``digits``, ``starts`` and ``counts``, each (segments,), are digit, first row and rows
+    of each."""
 
     def __init__(
         self, ordered: JoinInput, digits: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]
@@ -281,12 +277,7 @@ class _Runs(NamedTuple):
 
 
 class _Partition:
-    """One source, partitioned by the bits of a window.
-
-    Attributes
-    ----------
-    given_up : number of ignored lowest bits of the window.
-    """
+    """One source, partitioned by the bits of a window, whose lowest ``given_up`` bits are ignored."""
 
     def __init__(
         self, ordered: JoinInput, window: BitWindow, space: MemoryPlan, kernels: Backend, outermost: bool

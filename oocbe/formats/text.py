@@ -69,10 +69,8 @@ LONGEST_TOKEN = 2**20
 class _Window:
     """The tokens that begin within some of the file's bytes.
 
-    Attributes
-    ----------
-    first, past : number of the first token, and of the one after the last.
-    starts, ends : int64 (tokens,), offsets in the file of the first byte of each token and of the byte after its last.
+    ``first`` and ``past`` are the numbers of the first token, and of the one after the last. ``starts`` and ``ends``,
+    int64 (tokens,), are offsets in the file of the first byte of each token and of the byte after its last.
     """
 
     def __init__(self, data: bytes, first: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:

@@ -146,11 +146,8 @@ class Calibration:
 def _draw(tree: CompiledTree, program: Program, messages: Messages, count: int, seed: int) -> NDArray[np.int64]:
     """Value indices drawn from the posterior, int64 (count, variables), independent of one another.
 
-    It goes from the roots down, and draws a row of each clique given what was drawn above.
-
-    Parameters
-    ----------
-    program : that distributes to all cliques. messages : of one case that is possible, as collecting leaves them.
+    It goes from the roots down, and draws a row of each clique given what was drawn above. The program distributes to
+    all cliques. The messages are those of one case that is possible, as collecting leaves them.
     """
     random = np.random.default_rng(seed)
     arrays = tree.log_arrays if messages.is_log else tree.arrays

@@ -328,12 +328,8 @@ class Problem(Shown, FileNotes):
 @dataclass(frozen=True)
 class _Rows:
     """Concatenated rows of parts of one arity.
-
-    Attributes
-    ----------
-    scopes, tuples : int64 (rows, arity), the part's scope for each of its rows, and the rows.
-    part, place : int64 (rows,), index of the row's part, and of the row within the part.
-    """
+    ``scopes`` and ``tuples``, int64 (rows, arity), are the part's scope for each of its rows, and the rows. ``part``
+    and ``place``, int64 (rows,), are the index of the row's part, and of the row within the part."""
 
     scopes: NDArray[np.int64]
     tuples: NDArray[np.int64]

@@ -144,11 +144,7 @@ def place_named(path: str | Path) -> Place:
 @cache
 def _store(root: str) -> Any:
     """The store of a bucket or host, configured by the environment (``AWS_REGION`` and the like).
-
-    Raises
-    ------
-    UnsupportedError : obstore is not installed, or has no driver.
-    """
+    Raises UnsupportedError if obstore is not installed, or has no driver."""
     try:
         from obstore.store import from_url
     except ImportError as error:

@@ -115,11 +115,7 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
 
 class _Preparation:
     """The steps before the search for an order, with a time limit that excludes compilation.
-
-    Attributes
-    ----------
-    summaries : note of the plan if the time limit was exceeded; else empty.
-    """
+    ``summary`` is a note of the plan if the time limit was exceeded; else empty."""
 
     def __init__(self, options: SolveOptions) -> None:
         self._options = options

@@ -589,15 +589,8 @@ def _weight_of(energies: Problem, values: Mapping[int, int], options: SolveOptio
 class _Graphs(Iterator[LogJoinGraph]):
     """Join graphs with larger and larger clusters; without divided buckets as soon as that fits memory and time.
 
-    A time limit during the making of a graph leaves the iterator where it was.
-
-    Parameters
-    ----------
-    passes : over the cells of a graph without divided buckets, until its answer is known.
-
-    Attributes
-    ----------
-    cells : of all clusters without divided buckets.
+    A time limit during the making of a graph leaves the iterator where it was. A graph without divided buckets takes
+    ``passes`` over its cells until its answer is known; ``cells`` are those of all its clusters.
     """
 
     def __init__(

@@ -300,12 +300,7 @@ def _refuse_carried(problem: Problem, hidden: frozenset[int]) -> None:
 
 
 def _orders(hidden: frozenset[int], problem: Problem, options: SolveOptions) -> list[OrderChoice]:
-    """The best order found in which hidden variables come first.
-
-    Raises
-    ------
-    UsageError : a file names another order.
-    """
+    """The best order found in which hidden variables come first. Raises UsageError if a file names another order."""
     if is_order_file(options.order):
         given = read_order(problem, options.order)
         if set(given[: len(hidden)]) != hidden:

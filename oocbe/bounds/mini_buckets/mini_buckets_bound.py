@@ -146,11 +146,7 @@ def _bound_with_each(
     run: Bounding, z: Sequence[int | str], deadline: Deadline, entries: list[BoundOfZ], notes: list[str]
 ) -> None:
     """Append the result of each z to the entries, and the reasons for missing results to the notes.
-
-    Raises
-    ------
-    ResourceError : none fits. TimeLimitError : the time limit was reached before the first one was done.
-    """
+    Raises ResourceError if none fits, TimeLimitError if the time limit was reached before the first one was done."""
     beyond: list[tuple[int, ResourceError]] = []
     for number, wanted in enumerate(z):
         idle = _why_idle(wanted, entries, [limit for limit, _ in beyond])
@@ -441,11 +437,7 @@ def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str
 
 def _bounded_at_once(narrow: NarrowProblem) -> tuple[MiniBucketPass, tuple[int, ...] | None]:
     """Result of one loop without division of buckets, thus the optimum, and its assignment (None: infeasible).
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
-    """
+    Raises TimeLimitError if the deadline of the enclosing block came."""
     found, assignment = narrow.solve()
     bound = None if found.value is None else found.value - narrow.rounding
     numbers = (0, len(narrow.order), found.width, found.largest_rows, found.total_rows)

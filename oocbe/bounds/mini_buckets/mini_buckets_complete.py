@@ -573,10 +573,8 @@ def best_of_rising(
 def _shift(graph: JoinGraph, deadline: Deadline) -> tuple[int, bool]:
     """Pass backward and forward until gains are small, or the next passes may exceed the time limit.
 
-    Returns
-    -------
-    Number of pairs of passes, and whether time ran out in one. ``graph.proven`` is valid at any moment of a pass: it is
-    raised only after the costs have been subtracted from the cells.
+    Returns the number of pairs of passes, and whether time ran out in one. ``graph.proven`` is valid at any moment of a
+    pass: it is raised only after the costs have been subtracted from the cells.
     """
     passes, first, seconds = 0, graph.proven, 0.0
     while graph.is_divided and not graph.is_closed and deadline.remaining > 2 * seconds:

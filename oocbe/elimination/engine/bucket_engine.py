@@ -233,11 +233,7 @@ class BucketEngine:
 
 def _join_on_device(program: JoinProgram, like: Schema, tables: Sequence[Table], row_limit: int) -> Table:
     """Message of a bucket on the device; arguments as for :meth:`BucketEngine.join`.
-
-    Raises
-    ------
-    TooManyRowsError : more rows than the limit. ResourceError : device memory ran out.
-    """
+    Raises TooManyRowsError if it has more rows than the limit, and ResourceError if device memory ran out."""
     from oocbe.kernels.cuda.buckets.bucket_join import RowLimitError
     from oocbe.kernels.cuda.transfer.memory import Retries
 

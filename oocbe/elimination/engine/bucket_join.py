@@ -49,12 +49,8 @@ class TooManyStepsError(TooManyRowsError):
 
 
 class _Limits(NamedTuple):
-    """Limits of walks.
-
-    Attributes
-    ----------
-    variables : of the message, for errors. rows, steps : maximum of all walks together. deadline : time limit.
-    """
+    """Limits of walks: the maximum ``rows`` and ``steps`` of all walks together, and a deadline.
+    ``variables`` is the number of the message's variables, for errors."""
 
     variables: int
     rows: int

@@ -111,12 +111,8 @@ def _forbidding(problem: Problem) -> Problem:
 @dataclass(frozen=True)
 class _Penalised:
     """A function over several variables, and the excess of its rows over its minimum.
-
-    Attributes
-    ----------
-    function : the function. penalties : of its listed rows, 0 where they are at the least.
-    is_sparse : whether all rows that are not listed are at the least; else they are infeasible.
-    """
+    ``penalties`` are those of its listed rows, 0 where they are at the least. ``is_sparse`` tells whether all rows that
+    are not listed are at the least; else they are infeasible."""
 
     function: Function
     penalties: Values

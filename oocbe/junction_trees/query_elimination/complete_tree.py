@@ -41,12 +41,8 @@ FLOAT64 = np.dtype(np.float64)
 @dataclass(frozen=True, eq=False)
 class _Table:
     """A function over some variables, the first one fastest.
-
-    Attributes
-    ----------
-    values : float64 (cells,), between 0 and 1, or logarithms; a host or device array.
-    least : binary logarithm of its least weight above 0; not used for logarithms.
-    """
+    ``values``, float64 (cells,), are between 0 and 1, or logarithms, in a host or device array. ``least`` is the binary
+    logarithm of its least weight above 0; it is not used for logarithms."""
 
     scope: tuple[int, ...]
     values: NDArray[np.float64]

@@ -265,11 +265,7 @@ class _Walker:
         self, begin: tuple[int, ...], most: int
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], tuple[int, ...]]]:
         """Rows from some values of the first variables on, at most ``most`` (or the largest domain) at a time.
-
-        Yields
-        ------
-        values, numbers and groups of the rows of a range, as returned by the walk, and the first values after it.
-        """
+        Yields values, numbers and groups of a range's rows, as returned by the walk, and the first values after it."""
         waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, self._sizes[0])]
         while waiting:
             check_deadline()

@@ -89,10 +89,7 @@ class _Cache(Cache):  # type: ignore[misc]
 
     A file's name has a digest of all that the machine code depends on, so there is no index that two processes could
     overwrite. A process that compiles holds the lock of that file; others wait for it instead of compiling the same.
-
-    Parameters
-    ----------
-    function : the loop. folders : of its module's compilations. settings : of Numba.
+    The folders are those of the function's module, and the settings are Numba's.
     """
 
     def __init__(self, function: Any, folders: _Folders, settings: dict[str, object]) -> None:

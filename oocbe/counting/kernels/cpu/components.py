@@ -76,11 +76,7 @@ def _pack(numbers: Any, count: Any, bits: Any, words: Any, at: Any) -> Any:
 @without_allocation
 def _visit(s: Any, t: Any, v: Any) -> Any:
     """Collect the component of an unassigned variable in ``queue``, and clauses of its key in ``ids``.
-
-    Returns
-    -------
-    (variables, clauses of the key, whether a variable counts)
-    """
+    Returns the numbers of its variables and of these clauses, and whether a variable counts."""
     now = s.num[STAMP]
     t.queue[0] = v
     t.variable_seen[v] = now

@@ -104,12 +104,7 @@ class _Frontier:
 
 @dataclass
 class _Descent:
-    """Items between the root and the leaves.
-
-    Attributes
-    ----------
-    frontier : the current one. level : of the next step.
-    """
+    """Items between the root and the leaves: the current frontier, and the level of the next step."""
 
     frontier: _Frontier
     level: int

@@ -118,11 +118,7 @@ class _Lent:
 @cache
 def _compiled(capability: int, payload_bytes: int) -> Any:
     """The sort of one column of keys with a payload, for devices of a compute capability (90 is 9.0).
-
-    Raises
-    ------
-    TimeLimitError, RequestedEndError : the current deadline came before it was compiled.
-    """
+    Raises TimeLimitError or RequestedEndError if the current deadline came before it was compiled."""
     found: list[Any] = []
     device = cupy().cuda.Device()
 
