@@ -250,11 +250,9 @@ def _domains(read: Sequence[Any], kept: Sequence[Sequence[str]], memory: int) ->
 class _Reading:
     """A source that is reduced to its keys while it is read.
 
-    Parameters
-    ----------
-    names : columns of the keys. value : column of values; None: each row counts as one, or has the neutral value.
-    aggregate, semiring : of the values of rows with one key. domains : of the keys.
-    most : bytes of keys and values in memory.
+    ``names`` are the columns of the keys, and ``domains`` are theirs. ``value`` is the column of values; if None, each
+    row counts as one, or has the neutral value. ``aggregate`` and ``semiring`` apply to values of rows with one key.
+    ``most`` is the number of bytes of keys and values in memory.
     """
 
     def __init__(

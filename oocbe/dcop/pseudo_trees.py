@@ -162,13 +162,8 @@ def _index_of(problem: Problem, root: int | str) -> int:
 @dataclass(frozen=True, eq=False)
 class _Graph:
     """A primal graph, or a connected part of one, in the form of the loops: vertices numbered from 0.
-
-    Attributes
-    ----------
-    variables : int64, the variable of each vertex, ascending.
-    start, neighbours : int64; see :func:`oocbe.kernels.cpu.orders.depth_first.search_depth_first`.
-    sizes : int64, of domains.
-    """
+    All arrays are int64. ``variables`` has the variable of each vertex, ascending, and ``sizes`` the domain sizes. For
+    ``start`` and ``neighbours`` see :func:`oocbe.kernels.cpu.orders.depth_first.search_depth_first`."""
 
     variables: NDArray[np.int64]
     start: NDArray[np.int64]

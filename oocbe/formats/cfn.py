@@ -68,12 +68,8 @@ _NUMBERED = re.compile("v(0|[1-9][0-9]{0,8})")
 @dataclass
 class _Listed:
     """The costs of a function, to the precision of the file.
-
-    Attributes
-    ----------
-    tuples : (rows, arity) with ``default``; None: all tuples, in lexicographic order.
-    costs : (rows,), infinite where forbidden. default : of tuples that are not listed; None: all are.
-    """
+    ``tuples`` is (rows, arity) with ``default``; None: all tuples, in lexicographic order. ``costs`` is (rows,),
+    infinite where forbidden. ``default`` is the cost of tuples that are not listed; None: all are."""
 
     tuples: NDArray[np.int64] | None
     costs: list[Cost]

@@ -122,13 +122,8 @@ def _plain(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Format of numbers.
-
-    Attributes
-    ----------
-    limit : what sums must stay below, or above: the bound, or what no assignment reaches. hard : what forbids a tuple,
-        whatever else is below (above) zero. decimals : of all numbers; None of integers.
-    """
+    """Format of numbers. Sums must stay below, or above, ``limit``: the bound, or what no assignment reaches. ``hard``
+    forbids a tuple, whatever else is below (above) zero. ``decimals`` is that of all numbers; None of integers."""
 
     limit: int | Decimal
     hard: int | float

@@ -36,13 +36,8 @@ def may_remove(table: Table, sizes: Sequence[int]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SameArity:
-    """Tables of as many columns, end to end.
-
-    Attributes
-    ----------
-    scopes : int64 (tables, arity). starts : int64 (tables + 1,), first row of each. rows : int64 (rows, arity).
-    allowed : bool (tables,). of_variable : tables of each variable that is in one, ascending.
-    """
+    """Tables of as many columns, end to end: ``scopes`` is int64 (tables, arity), and ``rows`` int64 (rows, arity).
+    ``starts``, int64 (tables + 1,), has the first row of each, and ``allowed`` is bool (tables,)."""
 
     scopes: NDArray[np.int64]
     starts: NDArray[np.int64]

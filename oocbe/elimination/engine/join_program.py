@@ -28,12 +28,8 @@ from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
 @dataclass(slots=True)
 class _Run:
     """Neighbouring variables of the separator that are joined as one field.
-
-    Attributes
-    ----------
-    word, shift, bits : the field of the separator's key. size : of the domain if no table has the variable, else 0.
-    parts : index of each table that has them, and the word and shift of the field there.
-    """
+    ``word``, ``shift`` and ``bits`` are the field of the separator's key. ``size`` is that of the domain if no table
+    has the variable, else 0. ``parts``: index of each table that has them, and word and shift of the field there."""
 
     word: int
     shift: int

@@ -77,12 +77,8 @@ class StartedWorkers(ABC):
     @abstractmethod
     def _start(self, stack: ExitStack) -> Client:
         """Start a scheduler and all workers, which end with the stack; returns a client.
-
-        Raises
-        ------
-        UnsupportedError : Dask, or another requirement, is not installed. DiskError : its files cannot be written.
-        ClusterError : no worker can be started.
-        """
+        Raises UnsupportedError if Dask, or another requirement, is not installed, DiskError if its files cannot be
+        written, and ClusterError if no worker can be started."""
 
 
 @dataclass(frozen=True)

@@ -161,12 +161,8 @@ def _supported(
     alive: Mapping[int, NDArray[np.bool_]],
 ) -> list[NDArray[np.float64]] | None:
     """Remove values until each has support in every factor (arc consistency); None if a domain becomes empty.
-
-    Parameters
-    ----------
-    arrays : of the factors. has_zeros : whether a factor has any; others are skipped.
-    kept : of each variable, overwritten. alive : by observed variable, a mask of the possible values.
-    """
+    Factors without zeros (``has_zeros``) are skipped. ``kept``, of each variable, is overwritten. ``alive`` has, by
+    observed variable, a mask of the possible values."""
     uses: list[list[int]] = [[] for _ in kept]
     for number, scope in enumerate(scopes):
         for v in scope:

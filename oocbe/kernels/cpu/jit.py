@@ -333,13 +333,8 @@ def interpreted(loop: Function) -> Function:
 
 class _Folders(NamedTuple):
     """Folders of compilations, of one module or of all.
-
-    Attributes
-    ----------
-    writable : for new compilations; None if no folder is writable.
-    others : read-only folders, possibly with older compilations.
-    warning : printed at a compilation.
-    """
+    ``writable`` is for new compilations; None if no folder is writable. ``others`` are read-only folders, possibly with
+    older compilations. ``warning`` is printed at a compilation."""
 
     writable: str | None
     others: tuple[str, ...]

@@ -46,12 +46,8 @@ class NarrowLayout(NamedTuple):
 
 class _Walk(NamedTuple):
     """Position of a walk over the cells of a bucket's message.
-
-    Attributes
-    ----------
-    axis : of each variable in the bucket. strides : of its inputs, axis by axis for each.
-    base : cell of each input that matches the message's cell. digits : of the message's cell.
-    """
+    ``axis`` is that of each variable in the bucket; ``strides`` are its inputs', axis by axis for each. ``base`` is the
+    cell of each input that matches the message's cell, and ``digits`` are those of the message's cell."""
 
     axis: NDArray[np.int64]
     strides: NDArray[np.int64]

@@ -205,15 +205,9 @@ def _run(values: list[Any], kept: list[Axis], gone: list[Axis], out: Any, operat
 
 @dataclass(frozen=True)
 class _Tiles:
-    """A bucket in the form of :file:`complete.cu`.
-
-    Attributes
-    ----------
-    plan : int64, as described there.
-    high_cells : tiles.
-    threads, cells_a_thread : of a block.
-    is_staged, staged_values : whether functions are read through shared memory, and its size in values.
-    """
+    """A bucket in the form of :file:`complete.cu`, which describes ``plan``, int64; ``high_cells`` counts its tiles.
+    ``threads`` and ``cells_a_thread`` are those of a block. ``is_staged`` tells whether functions are read through
+    shared memory, and ``staged_values`` is its size in values."""
 
     plan: NDArray[np.int64]
     high_cells: int

@@ -45,12 +45,9 @@ def sort_rows(
 def _sort_column(column: Any, payload: Any, ranges: Sequence[BitRange], own: bool) -> tuple[Any, Any]:
     """Sort a column with its payload by several ranges of its bits in turn.
 
-    All memory is allocated before the first pass: the input must be intact if the call is repeated.
-
-    Parameters
-    ----------
-    column : uint64 (rows,). payload : uint32 or uint64 (rows,), never written to.
-    own : whether the column may be overwritten.
+    All memory is allocated before the first pass: the input must be intact if the call is repeated. The column is
+    uint64 (rows,). The payload is uint32 or uint64 (rows,), and never written to. ``own`` tells whether the column may
+    be overwritten.
     """
     if not is_available():
         return _sort_by_cupy(column, payload, ranges)

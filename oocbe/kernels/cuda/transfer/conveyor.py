@@ -121,12 +121,8 @@ class _Loaded(NamedTuple):
 
 
 class _Loader:
-    """A thread that copies pieces through a ring to the device.
-
-    Parameters
-    ----------
-    pieces : columns of each, arrays. ring : of all columns. stream : of the copies. slots : device memory of pieces.
-    """
+    """A thread that copies pieces, arrays of the columns of each, through a ring of all columns to the device.
+    ``stream`` is that of the copies, and ``slots`` are the device memory of pieces."""
 
     def __init__(self, pieces: Sequence[Columns], ring: RingFilling, stream: Any, slots: Sequence[Any]) -> None:
         self._pieces, self._ring, self._stream, self._slots = pieces, ring, stream, slots
