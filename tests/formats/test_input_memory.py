@@ -15,7 +15,8 @@ from oocbe.dcop import dpop
 from oocbe.errors import FormatError, ResourceError
 from oocbe.formats.lexer import Lexer
 from oocbe.formats.text import LONGEST_TOKEN, Text
-from oocbe.runtime.memory import PROGRAM_BYTES, MemoryLimit, look_at_memory, own_memory
+from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.memory import PROGRAM_BYTES, MemoryLimit, own_memory
 
 MIB = 1 << 20
 PROBLEM = b"p 2 2 1 10\n2 2\n2 0 1 0 1\n0 0 5\n"
@@ -125,5 +126,5 @@ def test_limits_nest_and_the_tightest_holds(monkeypatch):
         assert inner.limit == 8 * MIB
         monkeypatch.setattr("oocbe.runtime.memory.own_memory", lambda: own + PROGRAM_BYTES + 20 * MIB)
         with pytest.raises(ResourceError, match=f"the limit is {8 * MIB:,}"):
-            look_at_memory()
-    look_at_memory()  # outside of all blocks there is none
+            check_deadline()
+    check_deadline()  # outside of all blocks there is none

@@ -128,7 +128,7 @@ def test_limits_on_the_device(on_device):
         assert (found.status, len(found.rounds)) == ("limit", rounds)
     with Deadline(1e9) as deadline:
         deadline.interrupt()
-        deadline._end = 0.0
+        deadline.end = 0.0
         found = on_device(endless)
     assert found.status == "limit" and "time" in found.reason and not found.rounds
 

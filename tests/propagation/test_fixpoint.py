@@ -347,7 +347,7 @@ def test_a_scan_that_is_ended_can_be_made_again():
     narrowed(domains, 1, 0.7)
     with Deadline(1e9) as deadline:
         deadline.interrupt()
-        deadline._end = 0.0
+        deadline.end = 0.0
         with pytest.raises(TimeLimitError):
             table.filter(domains)
     expected = Domains(domains.offsets, domains.alive.copy(), domains.counts.copy())

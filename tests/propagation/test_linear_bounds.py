@@ -252,7 +252,7 @@ def test_limits_say_why(size):
     assert "limit of 7 rounds" in found.reason and found.lower[0] >= 7
     with Deadline(1e9) as deadline:
         deadline.interrupt()
-        deadline._end = 0.0
+        deadline.end = 0.0
         found = propagate_bounds(endless)
     assert found.status == "limit" and "time" in found.reason
 

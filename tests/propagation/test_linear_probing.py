@@ -128,7 +128,7 @@ def test_the_deadline_ends_it_with_what_holds():
     bounds = propagate_bounds(system, backend="cpu")
     with Deadline(1e9) as deadline:
         deadline.interrupt()
-        deadline._end = 0.0
+        deadline.end = 0.0
         found = probe_bounds(system, bounds)
     assert found.bounds.status == "limit" and found.bounds.lower.tolist() == [0, 0]
 

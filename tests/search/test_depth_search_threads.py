@@ -201,7 +201,7 @@ def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
     def take(worker):
         taken.append(worker)
         if len(taken) == 4:
-            deadline._end = 0.0
+            deadline.end = 0.0
         return own(worker)
 
     monkeypatch.setattr(Worker, "take", take)
