@@ -114,7 +114,9 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
         @functools.wraps(function)
         def run(**given: Any) -> int | None:
             options = options_from(given)
-            if failures.begun is not None and options.time_limit is not None and len(given.get("files", "")) < 2:
+            problems = given["files"] if name == "solve" else []
+            is_batch = len(problems) > 1 or any(map(Path.is_dir, problems))  # with a limit for each problem
+            if failures.begun is not None and options.time_limit is not None and not is_batch:
                 age = time.perf_counter() - failures.begun
                 options = replace(options, time_limit=max(0.0, options.time_limit - age))
             passed = {n: options if n == "options" else given[n] for n in accepted}

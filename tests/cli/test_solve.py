@@ -63,6 +63,18 @@ def test_the_time_limit_counts_from_the_start_of_the_process(monkeypatch: pytest
     assert run(app, command).stdout == "optimal 2112\n"
     monkeypatch.setattr(failures, "begun", time.perf_counter() - 501)
     assert run(app, command).exit_code == EXIT_LIMIT
+    joined = ["join", "a.csv", "b.csv", "-o", "c.csv", "--group-by", "", "--count", "--time-limit", "500"]
+    assert run(app, joined).exit_code == EXIT_LIMIT
+
+
+def test_the_time_limit_of_several_problems_counts_from_the_start_of_each(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.wcsp").write_bytes(Path(GRID).read_bytes())
+    monkeypatch.setattr(failures, "begun", time.perf_counter() - 501)
+    for files in ([tmp_path], sorted(tmp_path.iterdir())):
+        assert run(app, ["solve", *map(str, files), "--time-limit", "500"]).exit_code == 0
 
 
 @pytest.mark.parametrize(
