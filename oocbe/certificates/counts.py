@@ -66,10 +66,8 @@ class CountProof(ProofTask):
         if self._proof is None or result.value is None:
             return result
         formula, left = self.formula, LONGEST
-        order = next(self._orders(math.inf, False)) or range(len(formula.problem.sizes))
-        order = sorted(order, key={*(formula.shown or ())}.__contains__)
         note = f"no proof was written: that of {result.problem} has over {LONGEST:,} characters, or there was no time"
-        listed = int(result.value) * len(" ".join(formula.solution([0] * len(order))[0]))
+        listed = int(result.value) * len(" ".join(formula.solution([0] * len(formula.problem.sizes))[0]))
 
         def write(text: str) -> None:
             nonlocal left
@@ -78,11 +76,14 @@ class CountProof(ProofTask):
                 raise TooManyRowsError
             file.write(text.replace("\n", " ;\n"))
 
-        with suppress(TooManyRowsError, TimeLimitError), text_written(self._proof) as file:
-            file.write("pseudo-Boolean proof version 3.0\n")
-            found = CountWriter(formula, write, order).write_count()
-            if found != result.value:
-                raise InternalError(f"the proof lists {found} solutions of {result.value}")
+        with suppress(TooManyRowsError, TimeLimitError):
+            order = next(self._orders(math.inf, False)) or range(len(formula.problem.sizes))
+            order = sorted(order, key={*(formula.shown or ())}.__contains__)
+            with text_written(self._proof) as file:
+                file.write("pseudo-Boolean proof version 3.0\n")
+                found = CountWriter(formula, write, order).write_count()
+                if found != result.value:
+                    raise InternalError(f"the proof lists {found} solutions of {result.value}")
             note = f"proof: {found:,} solutions, {LONGEST - left:,} characters, of the problem as read"
         return replace(result, notes=(*result.notes, note))
 

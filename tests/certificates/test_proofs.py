@@ -586,11 +586,14 @@ def test_command_proves_a_projected_count_and_says_what_is_too_long(
         assert not proof.exists() and opb.exists()
 
 
-def test_count_is_kept_where_the_time_of_its_proof_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended() -> None:
+@pytest.mark.parametrize("step", ["certificates.counts.check_deadline", "certificates.proofs.search_orders"])
+def test_count_is_kept_where_the_time_of_its_proof_ends(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> None:
         raise TimeLimitError("the time limit has passed")
 
-    monkeypatch.setattr("oocbe.certificates.counts.check_deadline", ended)
+    monkeypatch.setattr(f"oocbe.{step}", ended)
     result = oocbe.count(queens(5), proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
     assert result.value == 10 and result.notes[-1].endswith("or there was no time")
     assert [path.name for path in tmp_path.iterdir()] == ["p.opb"]
