@@ -181,8 +181,10 @@ def solve(
                 )
             if report is not None:
                 write_report(report, problem, answer, options, traced)
-        is_missing = proof is not None and not any(note.startswith("proof: ") for note in answer.notes)
-        return answer.exit_code or (EXIT_LIMIT if is_missing else 0)
+        missing = next((note for note in answer.notes if note.startswith("no proof was written: ")), "")
+        if missing and (quiet or is_printed):  # without notes
+            warn(missing)
+        return answer.exit_code or (EXIT_LIMIT if missing else 0)
 
     proofs: list[ProofTask] = []
 

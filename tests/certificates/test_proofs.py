@@ -584,6 +584,8 @@ def test_command_proves_a_projected_count_and_says_what_is_too_long(
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 20 and f"small has over {longest} characters" in " ".join(done.output.split())
         assert not proof.exists() and opb.exists()
+        for brief in (["--quiet"], ["--output", "competition"]):
+            assert f"over {longest} characters" in " ".join(CliRunner().invoke(app, [*words, *brief]).stderr.split())
 
 
 @pytest.mark.parametrize("step", ["certificates.counts.check_deadline", "certificates.proofs.search_orders"])
