@@ -395,7 +395,7 @@ def main() -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     names = "INF" if claim.lower is None else claim.lower, "INF" if claim.upper is None else claim.upper
-    print("accepted:", claim.kind, *(names if claim.kind == "BOUNDS" else names[1:] if claim.lower else ()))
+    print("accepted:", claim.kind, *(names if claim.kind == "BOUNDS" else names[1:] if claim.lower is not None else ()))
     return 0
 
 

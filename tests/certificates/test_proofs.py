@@ -474,6 +474,17 @@ def test_checker_refuses_unsound_enumerations(proof: str, why: str) -> None:
         checker().check(io.StringIO(ENUMERATED), io.StringIO(f"pseudo-Boolean proof version 3.0\n{proof}"))
 
 
+def test_checker_prints_that_there_is_no_solution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "o").write_text("preserved: x1 ;\n+1 x1 >= 1 ;\n+1 ~x1 >= 1 ;\n")
+    end = "output NONE ;\nconclusion ENUMERATION_COMPLETE 0 : 3 ;\nend pseudo-Boolean proof ;\n"
+    (tmp_path / "p").write_text(f"pseudo-Boolean proof version 3.0\nf 2 ;\npol 1 2 + ;\n{end}")
+    monkeypatch.setattr(sys, "argv", ["check_proof.py", str(tmp_path / "o"), str(tmp_path / "p")])
+    assert checker().main() == 0
+    assert capsys.readouterr().out == "accepted: ENUMERATION_COMPLETE 0\n"
+
+
 def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--opb"):
         oocbe.solve(DAILY, proof=tmp_path / "p.pbp")
