@@ -11,6 +11,7 @@ import oocbe
 from oocbe.junction_trees import storage
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.runtime.checksums import crc32
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables import disk
 from oocbe.tables.manifest import render_record
 from tests.helpers.killed_trees import network, stored_tree
@@ -179,6 +180,11 @@ def test_arrays_with_a_checksum_that_are_no_trees(saved, name, change, message):
     with np.errstate(invalid="ignore"):
         written(saved, name, change)
     with pytest.raises(oocbe.CorruptDataError, match=message):
+        oocbe.JunctionTree.open(saved)
+
+
+def test_a_tree_that_is_opened_too_late_is_not_called_damaged(saved):
+    with pytest.raises(oocbe.errors.TimeLimitError), Deadline(0):
         oocbe.JunctionTree.open(saved)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import oocbe
 from oocbe.elimination.orders.order import OrderChoice
-from oocbe.errors import CorruptDataError, OocbeError, UnsupportedError, UsageError
+from oocbe.errors import CorruptDataError, LimitError, OocbeError, ResourceError, UnsupportedError, UsageError
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.compiled import LEAST_WEIGHT, CompiledTree, assembled
 from oocbe.junction_trees.stored.folder import TreeFolder
@@ -242,7 +242,7 @@ def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree 
 
     Raises
     ------
-    CorruptDataError : it is damaged, or no tree.
+    CorruptDataError : it is damaged, or no tree. TimeLimitError : the deadline passed.
     """
     try:
         arrays = {name: read_array(path, name, *record["files"][name]) for name in PROBLEM_DTYPES}
@@ -270,7 +270,7 @@ def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree 
         for clique, below, entry in zip(cliques, children_of(cliques), entries, strict=True):
             stored.append(_stored_clique(path, problem, clique, below, stored, entry))
         return StoredTree(problem, order, tuple(stored), logarithm, is_log, path.absolute(), memory)
-    except (CorruptDataError, UnsupportedError):
+    except (CorruptDataError, LimitError, ResourceError, UnsupportedError):
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, OocbeError) as error:
         raise CorruptDataError(f"{path}: not what a tree is made of ({error}); compile it again") from error
