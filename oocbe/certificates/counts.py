@@ -20,7 +20,7 @@ from oocbe.certificates.opb import Row
 from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter, TooManyRowsError
 from oocbe.elimination.preparation.upper_bound import hard_part
-from oocbe.errors import InternalError, TimeLimitError, UnsupportedError
+from oocbe.errors import InternalError, TimeLimitError, UnsupportedError, amount
 from oocbe.formats.files import text_written
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
@@ -84,7 +84,7 @@ class CountProof(ProofTask):
                 found = CountWriter(formula, write, order).write_count()
                 if found != result.value:
                     raise InternalError(f"the proof lists {found} solutions of {result.value}")
-            note = f"proof: {found:,} solutions, {LONGEST - left:,} characters, of the problem as read"
+            note = f"proof: {amount(found, 'solution')}, {LONGEST - left:,} characters, of the problem as read"
         return replace(result, notes=(*result.notes, note))
 
 

@@ -63,8 +63,8 @@ class ProofTask:
 
     Raises
     ------
-    UsageError : a proof without its formula, or a run whose problem differs. UnsupportedError : no formula
-        (:class:`~oocbe.certificates.opb.Formula`).
+    UsageError : a proof without its formula, or in its file, or a run whose problem differs. UnsupportedError : no
+        formula (:class:`~oocbe.certificates.opb.Formula`).
     """
 
     def __init__(
@@ -72,6 +72,8 @@ class ProofTask:
     ) -> None:
         if proof is not None and opb is None:
             raise UsageError("--proof: a proof refers to the constraints of a formula; name its file by --opb, too")
+        if proof is not None and opb is not None and Path(proof).absolute() == Path(opb).absolute():
+            raise UsageError(f"--proof, --opb: {proof} cannot hold both the proof and its formula; name two files")
         if options.gap.absolute or options.gap.relative:
             raise UnsupportedError("--proof: a proof is of the optimum; leave out --gap")
         problem = problem if options.semiring is None else problem.in_semiring(options.semiring)

@@ -612,6 +612,12 @@ def test_count_is_kept_where_the_time_of_its_proof_ends(
     assert [path.name for path in tmp_path.iterdir()] == ["p.opb"]
 
 
+def test_a_proof_and_its_formula_have_two_files(tmp_path: Path) -> None:
+    for verb in (oocbe.solve, oocbe.count):
+        with pytest.raises(UsageError, match="cannot hold both the proof and its formula"):
+            verb(queens(4), proof=tmp_path / "both", opb=str(tmp_path / "both"))
+
+
 def test_short_fuzz(tmp_path: Path) -> None:
     for seed in range(examples(20)):
         check(draw(random.Random(seed)), tmp_path, Tally())
