@@ -76,11 +76,12 @@ class Parameters:
 
 
 def _all_different(p: Parameters) -> Fields:
-    return [["exceptedvalues", p.values()], ["deltacosts", ["list", []]]]
+    excepted = [value for value in p.values()[1] if value < max(p.sizes)]
+    return [["exceptedvalues", ["list", excepted]], ["deltacosts", ["list", []]]]
 
 
 def _gcc(p: Parameters) -> Fields:
-    bounds = [[value, low * (value < max(p.sizes)), max(1, high)] for value, low, high in p.bounds()[1]]
+    bounds = [[value, low, max(1, high)] for value, low, high in p.bounds()[1] if value < max(p.sizes)]
     return [["bounds", ["list", bounds]], ["deltacosts", ["list", []]]]
 
 
@@ -106,7 +107,7 @@ def _sgcc(p: Parameters) -> Fields:
 
 
 def _hard_gcc(p: Parameters) -> Fields:
-    return [*_hard(p), ["bounds", p.bounds()]]
+    return [*_hard(p), ["bounds", ["list", [own for own in p.bounds()[1] if own[0] < max(p.sizes)]]]]
 
 
 def _samong(p: Parameters) -> Fields:

@@ -5,8 +5,10 @@ the optimum with costs of single values besides.
 
 Left out is what toulbar2 (1.4.0) reads in another way than its manual says: ``clique`` over two or three variables of a
 ``.wcsp`` file, which it passes over; ``wtdiverse`` over one variable, which never forbids, and with the distance 0,
-which always does; ``gcc`` that asks for values which no variable has, or that forbids a value, which may forbid all
-others; limits between 0 and -1, whose sign it loses. So is what oocbe refuses: ``<``, ``<=`` and
+which always does; ``alldiff``, ``gcc`` and ``sgcckp`` with a value that no variable has, and ``gcc`` that forbids a
+value, which may forbid all others; ``alldiff`` over as many names of values as variables, where it may forbid all;
+``wregular`` beside another function, which it may charge less or where it forbids other values; limits between 0 and
+-1, whose sign it loses. So is what oocbe refuses: ``<``, ``<=`` and
 ``sregulardp`` of ``.cfn`` (:mod:`oocbe.formats.cfn_globals` says why), and ``sregular`` with ``edit``.
 """
 
@@ -58,8 +60,12 @@ def draw(random: Random) -> Case:
     digits = 0 if keyword in PAIRS else random.choice((0, 0, 1, 3))
     sign = -1 if suffix == "cfn" and keyword not in PAIRS and top >= 10**digits and random.random() < 0.3 else 1
     functions = [[keyword, scope, KEYWORDS[keyword](Parameters(random, own, scope, top, suffix == "cfn"))]]
-    if random.random() < 0.25:
+    if random.random() < 0.25 and keyword != "wregular":
         functions.append(_second(random, suffix, sizes, top, has_pairs=not digits and sign > 0))
+    has_labels = random.random() < 0.3 and not any(
+        kind == "alldiff" and len({name for v in own for name in _names(v, sizes[v])}) == len(own)
+        for kind, own, _ in functions
+    )
     costs = (0, 0, 1, 2, 5) if suffix == "wcsp" else (0, 0, 1, 2, 5, -3)
     return {
         "suffix": suffix,
@@ -68,17 +74,22 @@ def draw(random: Random) -> Case:
         "top": top,
         "digits": digits,
         "style": random.choice(("json", "bare")),
-        "labels": random.random() < 0.3,
+        "labels": has_labels,
         "unary": [[random.choice(costs) for _ in range(size)] for size in sizes],
         "sign": sign,
         "cells": random.choice((0, 4096)),
     }
 
 
+def _names(v: int, size: int) -> list[str]:
+    """Names of a variable's values."""
+    return [f"l{v % 2}_{a}" for a in range(size)]
+
+
 def _second(random: Random, suffix: str, sizes: list[int], top: int, has_pairs: bool) -> list[Any]:
     """Another function over some of the variables."""
     count = len(sizes)
-    left_out = {"wtdiverse", "clique", "knapsackc", "MST", "smstdp"}
+    left_out = {"wtdiverse", "clique", "knapsackc", "MST", "smstdp", "wregular"}
     left_out |= set(() if has_pairs and count > 1 else PAIRS) | set(() if count > 1 else EVEN)
     left_out |= set(NOT_IN_CFN if suffix == "cfn" else ())
     keyword = random.choice([own for own in KEYWORDS if own not in left_out])
@@ -146,8 +157,7 @@ def _cfn(case: Case, unary: list[list[int]]) -> str:
         return "[" + ", ".join(map(shown, items)) + "]"
 
     def domain(v: int, size: int) -> str:
-        names = (f'"l{v % 2}_{a}"' for a in range(size))
-        return f"[{', '.join(names)}]" if case["labels"] else str(size)
+        return f"[{', '.join(map(shown, _names(v, size)))}]" if case["labels"] else str(size)
 
     variables = ", ".join(tag(f"x{v}") + domain(v, size) for v, size in enumerate(case["sizes"]))
     lines = []
