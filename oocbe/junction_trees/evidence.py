@@ -195,27 +195,32 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
             "cases: expected a list of mappings from variable to value, a data frame (or table of Arrow) with a column "
             "for each observed variable, or an array of value indices"
         )
-    known: dict[tuple[object, type, object], tuple[int, int]] = {}
-    observed = np.full((len(given), len(problem.variables)), UNOBSERVED, dtype=np.int64)
+    known: dict[tuple[str, object], tuple[type, int, int]] = {}
+    count = len(problem.variables)
+    places, indices = [], []
     for case, values in enumerate(given):
         if not isinstance(values, Mapping):
             raise UsageError(f"{case_of(case)}: expected a mapping from variable to value, not {type(values).__name__}")
-        for name, value in values.items():
-            if is_missing(value):
-                variable_index(problem, name)
-                continue
-            key = (name, type(value), value) if isinstance(value, str | int | float | np.generic) else None
-            if key is None or key not in known:  # True is not accepted as a number, although it equals 1
+        for item in values.items():
+            name, value = item
+            try:
+                found = known.get(item)
+            except TypeError:  # a value that cannot be hashed
+                found = None
+            if found is None or found[0] is not type(value):  # True equals 1, and is not accepted as a number
                 try:
                     v = variable_index(problem, name)
-                    found = v, value_index(problem.variables[v], whole(value))
+                    missing = is_missing(value)
+                    index = UNOBSERVED if missing else value_index(problem.variables[v], whole(value))
                 except UsageError as error:
                     raise UsageError(f"{case_of(case)}: {error}") from None
-                if key is not None:
-                    known[key] = found
-            else:
-                found = known[key]
-            observed[case, found[0]] = found[1]
+                found = type(value), v, index
+                if value is None or (not missing and isinstance(value, str | int | float | np.generic)):
+                    known[item] = found
+            places.append(case * count + found[1])
+            indices.append(found[2])
+    observed = np.full((len(given), count), UNOBSERVED, dtype=np.int64)
+    observed.flat[places] = indices
     return observed
 
 

@@ -44,7 +44,8 @@ def variable_index(problem: Numbered, name: object) -> int:
     ------
     UsageError : no variable has that name.
     """
-    number = problem.number_by_name.get(str(name)) if isinstance(name, str) or _whole(name) is not None else None
+    text = name if isinstance(name, str) else None if _whole(name) is None else str(name)
+    number = None if text is None else problem.number_by_name.get(text)
     if number is None:
         raise unknown_variable(problem, name)
     return number
@@ -128,12 +129,12 @@ def _text_of(value: object) -> str | None:
 
 def _with_label(variable: Variable, text: str, is_text: bool) -> Sequence[int]:
     """The values with a label equal to a text, or else equal as numbers, or as truth values."""
-    number = number_of(text)
     if variable.labels is None:
+        number = number_of(text)
         return [int(number)] if number is not None and 0 <= number < variable.size and number == int(number) else []
     by_text, by_number = variable.values_by_label
     found = by_text.get(text, ())
-    if not found and number is not None:
+    if not found and (number := number_of(text)) is not None:
         found = by_number.get(number, ())
     if not found and not is_text and text in ("True", "False"):
         found = by_text.get(text.lower(), ()) or by_text.get(text.upper(), ())
