@@ -236,7 +236,7 @@ class CompletePlace:
     @property
     def nbytes(self) -> int:
         """Memory for pieces at work."""
-        return int(self.context.space.budget.limit * tuning().cells_share)
+        return int(self.context.space.budget.limit * tuning().half_share)
 
     def fresh(self) -> Path:
         """A path in the scratch folder."""

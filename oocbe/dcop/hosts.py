@@ -141,8 +141,9 @@ class InProcesses:
         self._is_idle: list[bool] = []
         self._answers: deque[Answer] = deque()
         self._scratch = ScratchFolder(default_parent() if options.workdir is None else options.workdir)
-        memory = message_memory(options) // count
-        sent_bytes = min(tuning().sent_bytes, int(message_memory(options) * tuning().sent_share) // max(1, len(shares)))
+        memory = message_memory(options)
+        sent_bytes = min(tuning().sent_bytes, int(memory * tuning().small_share) // max(1, len(shares)))
+        memory //= count
         seconds = None if deadline.remaining == float("inf") else deadline.remaining
         try:
             for number in range(count):

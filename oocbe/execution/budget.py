@@ -93,9 +93,9 @@ class MemoryPlan:
     disk: DiskBudget
     streams: int
     piece_rows: int | None = None
-    pieces: float = field(default_factory=lambda: tuning().operator_pieces_share)
-    partition: float = field(default_factory=lambda: tuning().operator_partition_share)
-    nested: float = field(default_factory=lambda: tuning().operator_nested_share)
+    pieces: float = field(default_factory=lambda: tuning().pieces_share)
+    partition: float = field(default_factory=lambda: tuning().freed_share)
+    nested: float = field(default_factory=lambda: tuning().quarter_share)
 
     @property
     def piece_bytes(self) -> int:
@@ -105,7 +105,7 @@ class MemoryPlan:
     @property
     def chunk_bytes(self) -> int:
         """Bytes for the rows of a chunk that is being written."""
-        return int(self.budget.limit * tuning().operator_chunk_share)
+        return int(self.budget.limit * tuning().chunk_share)
 
     def fits(self, sizes: Sequence[tuple[int, int]]) -> bool:
         """Whether tables with these (rows, bytes a row) fit in a piece."""

@@ -158,7 +158,7 @@ def _in_memory(tree: StoredTree) -> CompiledTree:
 
 def room_of(memory: int) -> int:
     """Bytes for rows read from disk, given the memory limit of the process."""
-    return max(int(tuning().sweep_share * memory), memory - resident_memory())
+    return max(int(tuning().half_share * memory), memory - resident_memory())
 
 
 def make_or_store(

@@ -118,7 +118,7 @@ def test_small_utilities_are_sent_and_leave_no_file(sent, tables, memory_folder,
 def test_tables_are_sent_while_they_take_a_small_part_of_the_memory():
     problem = chain(3)
     own = shares(problem, pseudo_tree(problem), np.dtype(np.int64), None)
-    for memory, most in ((1 << 30, tuning().sent_bytes), (1 << 20, (1 << 20) // 8 // 3)):
+    for memory, most in ((1 << 30, tuning().sent_bytes), (1 << 20, int((1 << 20) * tuning().small_share) // 3)):
         with tuned(message_bytes=memory), Deadline() as deadline:
             hosts = InProcesses(own, (0, 1, 2), 1, SolveOptions(backend="cpu"), deadline)
             hosts.close()

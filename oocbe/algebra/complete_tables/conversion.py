@@ -129,7 +129,7 @@ def cell_pieces(
     cost = COPIES * row_bytes(source.layout, source.dtype) + CELL_BYTES
     what = f"complete table over {layout.scope}"
     infeasible = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
-    most = max(1, int(space.budget.limit * tuning().window_share) // dtype.itemsize)
+    most = max(1, int(space.budget.limit * tuning().small_share) // dtype.itemsize)
     buffers, low = Buffers(), 0
     window = np.full(min(most, layout.complete_rows), infeasible, dtype=dtype)
     for part in parts([JoinInput(source, layout.scope, layout.scope, cost)], space, kernels):

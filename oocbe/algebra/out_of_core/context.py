@@ -113,7 +113,7 @@ class ExecutionContext:
 
     def joined_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
         """Rows of a join's result that a piece hands over at a time: one lot waits while the next one is computed."""
-        return self.space.rows_of(2 * row_bytes(layout, dtype) + 16, 1 - tuning().operator_input_share)
+        return self.space.rows_of(2 * row_bytes(layout, dtype) + 16, 1 - tuning().pieces_share)
 
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:
@@ -273,7 +273,7 @@ class OperationPiece:
     @property
     def nbytes(self) -> int:
         """Bytes of the inputs, reserved while the piece is processed."""
-        share = tuning().operator_input_share if self.operation.joins else 1.0
+        share = tuning().pieces_share if self.operation.joins else 1.0
         return sum(int(ordered.rows * ordered.cost * share) for ordered in self.inputs)
 
     def compute(self, stream: int) -> Iterator[ResultRows]:
@@ -335,4 +335,4 @@ def join_cost(source: Source, copies: float, more: int, dtype: np.dtype[Any]) ->
 
     dtype : of the result, to which the values are converted.
     """
-    return int((cost_of(source, copies, more) + dtype.itemsize) / tuning().operator_input_share)
+    return int((cost_of(source, copies, more) + dtype.itemsize) / tuning().pieces_share)

@@ -336,7 +336,7 @@ class SegmentedOperation:
         """The table's rows in runs that workers sort, in the order that they had in the table."""
         folder.mkdir(parents=True)
         how = self._circumstances(1, 1)
-        fitting = int(how.memory_limit * tuning().operator_partition_share) // run_cost(ordered.source)
+        fitting = int(how.memory_limit * tuning().freed_share) // run_cost(ordered.source)
         even = -(-table.rows // (tuning().runs_a_worker * max(1, self._workers.count)))
         rows = max(1, min(fitting, even))
         chunk_rows = min(CHUNK_ROWS, max(tuning().least_run_chunk_rows, rows // tuning().run_chunks))

@@ -88,7 +88,7 @@ def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     for bucket in reversed(tables.outcome.buckets):
         tables.deadline.check()
         columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
-        most = int(tables.store.memory_limit * tuning().descent_cache_share)
+        most = int(tables.store.memory_limit * tuning().quarter_share)
         tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])
         evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
         totals = _behind(tables, behind, evaluated)

@@ -50,9 +50,9 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
     store = tables.store
     store.free_device_memory()
     numbers = tuning()
-    store.make_room(int(store.memory_limit * numbers.descent_free_share))
-    most = int(store.memory_limit * numbers.descent_weights_share)
-    cache = ChunkCache(int(store.memory_limit * numbers.descent_cache_share))
+    store.make_room(int(store.memory_limit * numbers.half_share))
+    most = int(store.memory_limit * numbers.small_share)
+    cache = ChunkCache(int(store.memory_limit * numbers.quarter_share))
 
     def fresh(rows: int) -> RowWeights:
         return RowWeights(rows, nothing, dtype, most, store.budget)

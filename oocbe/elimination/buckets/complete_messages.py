@@ -175,9 +175,9 @@ class CompleteMessages:
         """
         prepared, store, engine = self._prepared, self._store, self._engine
         store.move_to_main_memory(bucket.messages, as_rows=False)
-        store.make_room(int(store.memory_limit * tuning().wanted_share))
+        store.make_room(int(store.memory_limit * tuning().freed_share))
         room = max(1, store.free)
-        piece_bytes = int(room * tuning().cells_share)
+        piece_bytes = int(room * tuning().half_share)
         if engine.uses_device:
             piece_bytes = min(piece_bytes, engine.streams * engine.piece_bytes())
         scope = tuple(reversed(separator))
@@ -230,7 +230,7 @@ class CompleteMessages:
         like = Schema(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
-        space = MemoryPlan(Budget(int(room * tuning().lone_share)), self._store.budget, 1, self._engine.piece_rows)
+        space = MemoryPlan(Budget(int(room * tuning().half_share)), self._store.budget, 1, self._engine.piece_rows)
         values = cell_pieces(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
         return scratch.enter_context(self._store.scratch_cells(like, values))
 

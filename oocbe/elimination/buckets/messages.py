@@ -319,7 +319,7 @@ class MessageStore(HeldMessages[Message]):
             layout = source.layout.select(tuple(reversed(source.scope)))
             keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=source.dtype)
             head = Table(layout, keys, values, source.semiring, is_sorted=True)
-            room = int(max(self.free, self.memory_limit * tuning().least_listing_room) * tuning().listing_share)
+            room = int(max(self.free, self.memory_limit * tuning().small_share) * tuning().quarter_share)
             scratch = partial(self.scratch_cells, Schema.of(source))
             rows = self.write_scratch(head, row_pieces(source, layout.scope, room, scratch))
             if isinstance(source, CompleteTable):

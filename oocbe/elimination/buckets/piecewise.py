@@ -74,9 +74,9 @@ class PiecewiseBucket:
     ) -> None:
         self._store, self._engine, self._finish = store, engine, finish
         self._limits = (NO_LIMIT if row_cap is None else row_cap, step_limit)
-        store.make_room(int(store.memory_limit * tuning().wanted_share))
+        store.make_room(int(store.memory_limit * tuning().freed_share))
         self._room = max(1, store.free)
-        self.cache = ChunkCache(int(self._room * tuning().cache_share))
+        self.cache = ChunkCache(int(self._room * tuning().small_share))
 
     def publish(self, place: int, join: BucketJoin) -> tuple[Message, int]:
         """Join, finish and publish the message of the bucket at ``place``; returns it and the exponent of its scaling.
@@ -116,7 +116,7 @@ class PiecewiseBucket:
         def finished(exponent: int, substitutions: Substitutions | None, sign: int) -> tuple[Message, int]:
             left = scratch.chunks()
             if substitutions is not None:
-                cache = ChunkCache(int(self._room * tuning().lone_share))
+                cache = ChunkCache(int(self._room * tuning().half_share))
                 left = DominanceStream(scratch, substitutions, sign, cache, engine.streams, engine.deadline).tables()
             with closing(left):
                 table, rest = self._first((scaled_by(table, exponent) for table in left), join)

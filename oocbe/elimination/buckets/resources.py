@@ -63,8 +63,8 @@ def _own_limit(options: SolveOptions) -> int:
 
 
 def _left_to_messages(limit: int) -> int:
-    return limit - min(tuning().headroom, int(limit * tuning().headroom_share)) - resident_memory()
+    return limit - min(tuning().headroom, int(limit * tuning().small_share)) - resident_memory()
 
 
 def _least_for_messages(limit: int) -> int:
-    return max(tuning().least_bytes, int(limit * tuning().least_share))
+    return max(tuning().least_bytes, int(limit * tuning().quarter_share))

@@ -104,7 +104,7 @@ def join_segment(segment: JoinSegment) -> PartResult:
     """Join a piece of a bucket and write its rows; errors as for :class:`BucketStream`, and ClusterError."""
     begin = time.perf_counter()
     with _at_work(segment.circumstances, segment.part) as (engine, room):
-        join = segment.join.opened(ChunkCache(int(room * tuning().cache_share)))
+        join = segment.join.opened(ChunkCache(int(room * tuning().small_share)))
         piece = BucketPiece.of(join, segment.low, segment.high, segment.level)
         pieces = PieceRoom(room, engine.streams, engine.piece_rows)
         stream = BucketStream(piece, engine, pieces, segment.row_limit, segment.step_limit)
@@ -122,7 +122,7 @@ def finish_segment(segment: RestSegment) -> PartResult:
         if segment.substitutions is None:
             rows: Iterable[Table] = (table.read(table.chunk_start(c), table.chunk_start(c + 1)) for c in chunks)
         else:
-            cache = ChunkCache(int(room * tuning().lone_share))
+            cache = ChunkCache(int(room * tuning().half_share))
             arguments = (segment.substitutions, segment.sign, cache, engine.streams, engine.deadline, chunks)
             rows = DominanceStream(table, *arguments).tables()
         scaled = (scaled_by(part, segment.exponent) for part in rows)

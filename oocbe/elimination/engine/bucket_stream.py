@@ -51,12 +51,12 @@ class PieceRoom:
     @property
     def input_bytes(self) -> int:
         """Bytes of a piece's rows."""
-        return int(self._piece * tuning().piece_input_share)
+        return int(self._piece * tuning().quarter_share)
 
     def result_rows(self, row_bytes: int) -> int:
         """Maximum rows of a piece's result; at least one."""
         numbers = tuning()
-        room = int(self._piece * (1 - 2 * numbers.piece_input_share))
+        room = int(self._piece * (1 - 2 * numbers.quarter_share))
         rows = max(1, room // (numbers.piece_result_copies * row_bytes))
         return rows if self.piece_rows is None else min(rows, self.piece_rows)
 
@@ -193,6 +193,6 @@ class BucketStream:
         """Adapt the size of the next pieces to the rows of a finished one, so that their results are likely to fit."""
         with self._lock:
             self.input_bytes += piece.nbytes
-            times = tuning().hoped_share * self._result_rows / max(1, rows)
+            times = tuning().half_share * self._result_rows / max(1, rows)
             self._most_bytes = min(float(self._input_bytes), max(1.0, piece.nbytes * times, self._most_bytes / 2))
             self._most_share = min(self._first_share, max(piece.share * times, self._most_share / 2))

@@ -316,7 +316,7 @@ def joins_on_device(
 def _favour(needed: int, limit: int) -> float:
     """Permitted size of a complete message relative to its rows, if it needs ``needed`` of ``limit`` bytes."""
     numbers = tuning()
-    return numbers.favour if needed <= limit * numbers.favoured_share else 1.0
+    return numbers.favour if needed * numbers.favour <= limit else 1.0
 
 
 def _is_cheaper(bucket: BucketSizes, favour: float) -> bool:
@@ -375,7 +375,7 @@ def _of_rows(
         why_pieces = None
         if piece_rows is not None and any(t.rows > piece_rows for t in inputs):
             why_pieces = WhyPieces.PIECE_ROWS
-        elif sum(t.main_memory for t in inputs) + charged > memory.limit * numbers.input_share:
+        elif sum(t.main_memory for t in inputs) + charged > memory.limit * numbers.half_share:
             why_pieces = WhyPieces.TABLES
         elif whole_rows is not None and any(t.rows > whole_rows for t in inputs):
             why_pieces = WhyPieces.WORKERS

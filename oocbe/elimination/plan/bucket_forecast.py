@@ -194,7 +194,7 @@ class Passages:
                     self._leave(m)
                     m.is_complete = False
         numbers, held = tuning(), self._held
-        self._make_room(int(held.memory_limit * numbers.wanted_share), ())
+        self._make_room(int(held.memory_limit * numbers.freed_share), ())
         free = max(1, held.free)
         most, piece_rows = int(free * numbers.held_share), self._wishes.piece_rows
         if strategy.is_complete:
@@ -209,7 +209,7 @@ class Passages:
     def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
         """Pieces of a bucket whose message is complete and does not fit in memory."""
         streams = min(tuning().most_cell_streams, self._streams)
-        nbytes = int(free * tuning().cells_share) // streams
+        nbytes = int(free * tuning().half_share) // streams
         size = known.cells * known.itemsize
         if size > BEYOND_ANY_DISK:
             return -(-size // max(1, nbytes))
@@ -222,7 +222,7 @@ class Passages:
         """Pieces of a bucket whose message is made of rows, about."""
         piece_rows = self._wishes.piece_rows
         room = PieceRoom(free, self._streams, piece_rows)
-        result_rows = max(1.0, room.result_rows(known.row_bytes) * tuning().hoped_share)
+        result_rows = max(1.0, room.result_rows(known.row_bytes) * tuning().half_share)
         largest = max((m.known.rows for m in inputs), default=0)
         size = sum(m.listed_bytes for m in inputs)
         parts = [known.joined_rows / result_rows, size / max(1, room.input_bytes)]

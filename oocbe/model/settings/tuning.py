@@ -14,15 +14,36 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of all decisions. A share without a stated base is of the memory that messages may take."""
+    """Numbers of all decisions. A share is of the memory that messages or an operator may take."""
+
+    # Shares of memory
+    freed_share: float = 0.8
+    """Share freed or reserved before pieces: waiting messages are written to disk, the largest first; and an operator's
+    share for a partition before any piece is at work, and a worker's for the rows of a run and their sort."""
+    pieces_share: float = 0.6
+    """Share for pieces at work; the rest is for tables held whole, chunks being written, and indices. It is also the
+    share of a join's piece for its input rows, with all that is made of them."""
+    half_share: float = 0.5
+    """Share for one of two kinds of data: rows to be joined, beside their result; pieces of complete tables, beside
+    boxes and chunks; what is freed before a pass back over all rows; chunks beside no piece; and the expected share of
+    the room for results that a piece fills, since one with too many rows is joined again in halves."""
+    quarter_share: float = 0.25
+    """Share for one of several kinds of data: rows read in a pass back, cells listed at a time, a piece's tables (and
+    again for them laid end to end), a partition during pieces, and what messages may take in any case."""
+    small_share: float = 0.1
+    """Share for one of many kinds of data: the window that rows are written to, chunks in which pieces begin and end,
+    weights of one message in a pass back, blocks of cases, tables waiting to be sent. It is also the maximum of the
+    memory of the process itself."""
+    held_share: float = 0.05
+    """Share for a message, or its first rows, that may be small enough to stay in memory."""
+    chunk_share: float = 0.03
+    """Share for the rows of a stored chunk: one is filled and one encoded, and some are decoded, at a time."""
 
     # Forms of messages
     favour: float = 4.0
     """Bytes that a complete message may take, as a multiple of the bytes of its rows: a joined cell of complete tables
-    takes a small part of the time of a joined row."""
-    favoured_share: float = 0.25
-    """Share of the memory for a bucket above which its complete message must be smaller than its rows: the bucket's
-    inputs, and the next message, lie beside it."""
+    takes a small part of the time of a joined row. So many times its bytes must fit in memory: the bucket's inputs, and
+    the next message, lie beside it."""
     cells_a_row: float = 2000.0
     """Joined cells of complete tables that take the time of one predicted row of incomplete ones, in small problems,
     where a row costs half a microsecond to two."""
@@ -33,26 +54,15 @@ class Tuning:
     row_copies: int = 3
     """Copies of a message of rows during its construction: its blocks grow by doubling, and are then laid end to
     end."""
-    input_share: float = 0.5
-    """Share for the rows to be joined, above which they are joined in pieces: the rest is for the result."""
     steps_a_row: int = 64
     """Steps of a capped run, or cells of a complete message, for each row within its cap: bounds may drop nearly all
     rows that a join tries, and a cell takes less time than a row."""
     smaller_share: float = 0.75
     """A complete table leaves the device as rows if they take less than this share of its bytes."""
-    listing_share: float = 0.25
-    """Share of the free memory for the cells of a complete table whose rows are listed at a time."""
-    least_listing_room: float = 0.1
-    """Minimum of that memory, as a share of all memory."""
     listed_cell_bytes: int = 48
     """Bytes of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
-    window_share: float = 0.1
-    """Share of the memory limit for the window of cells that rows are written to."""
     part_bytes: int = 1 << 28
     """Bytes of a part of a table on its way from the device, if the device keeps nothing of the table."""
-    chunk_share: float = 0.015
-    """Maximum share of the rows of a stored chunk: one chunk is filled and one encoded, and some are decoded, at a
-    time."""
     least_chunk_rows: int = 1 << 12
     """Rows of a chunk that are permitted whatever share they take."""
 
@@ -62,44 +72,20 @@ class Tuning:
     None: what the memory limit leaves."""
     least_bytes: int = 1 << 24
     """Bytes that messages may take even if the process has used the memory limit up."""
-    least_share: float = 0.25
-    """The same as a share of the memory limit."""
     headroom: int = 1 << 27
     """Bytes of the memory limit for the process itself: compiled code that is loaded later, stacks of threads, buffers
     of reads and writes, and memory that the allocator cannot give back."""
-    headroom_share: float = 0.125
-    """Maximum of the headroom, as a share of the memory limit."""
 
     # Buckets in pieces
-    wanted_share: float = 0.8
-    """Share freed before a bucket is joined in pieces: waiting messages are written to disk, the largest first."""
-    held_share: float = 0.05
-    """Share of the memory that is then free for a message, or its first rows, that may be small enough to stay."""
-    cache_share: float = 0.1
-    """Share of the memory that is then free for chunks of rows in which pieces begin and end."""
-    lone_share: float = 0.5
-    """Share of the memory that is then free for work beside no piece: chunks that may replace the rows of a dominated
-    chunk, or rows that are written out as a complete table."""
     forecast_pieces: int = 32
     """Pieces before a forecast of the whole bucket: the number of rows of a piece varies."""
     forecast_times: int = 4
     """Ratio of forecast bytes to free bytes on disk above which a bucket is given up."""
     first_pieces_a_stream: int = 2
     """Minimum pieces per stream into which a bucket is cut, so that all streams have work."""
-    pieces_share: float = 0.7
-    """Share of a bucket's memory for pieces at work; the rest is for tables held whole, chunks read again, and one
-    chunk written."""
-    piece_input_share: float = 0.2
-    """Share of a piece's memory for its tables, and again for them laid end to end; the rest is for its result rows."""
     piece_result_copies: int = 5
     """Copies of a piece's result: it grows by doubling (the old array beside a new one of twice the size), is then
     copied once, and waits for the caller."""
-    hoped_share: float = 0.5
-    """Expected share of the room for results that a piece's result fills. The number of rows of a piece is not known
-    before; a piece with too many is joined again in halves."""
-    cells_share: float = 0.5
-    """Share of the room of a bucket of complete tables for pieces at work; the rest is for cached boxes, chunks being
-    written, and code that is compiled or imported meanwhile."""
     most_cell_streams: int = 2
     """Pieces of complete tables in memory at a time: one is read while another is computed by all threads."""
     most_streams: int = 16
@@ -110,17 +96,6 @@ class Tuning:
     """Default cache size for chunks of messages on disk, in bytes."""
 
     # Operators out of core
-    operator_pieces_share: float = 0.6
-    """Share of an operator's memory for pieces at work; the rest is for chunks being written, and for indices."""
-    operator_partition_share: float = 0.8
-    """Share of an operator's memory for a partition before any piece is at work, and of a worker's for the rows of a
-    run and their sort."""
-    operator_nested_share: float = 0.25
-    """Share of an operator's memory for a partition while pieces are at work."""
-    operator_chunk_share: float = 0.03
-    """Share of an operator's memory for the rows of a chunk being written; three are in memory at a time."""
-    operator_input_share: float = 0.6
-    """Share of a join's piece for its input rows, with all that is made of them; the rest is for result rows."""
     operator_streams: int = 4
     """Default maximum of streams: one thread a core, but no more than keep reads, kernels and writes busy."""
     operator_cuts: int = 128
@@ -168,13 +143,6 @@ class Tuning:
     """Cells up to which they are fused in any case: the result stays in the first-level cache."""
 
     # Passes back
-    descent_free_share: float = 0.5
-    """Share freed before a pass back over all rows: messages are written to disk, the largest first."""
-    descent_weights_share: float = 0.1
-    """Share for the weights of one message in that pass, beyond which they go to a file: weights of several messages
-    are in memory at a time."""
-    descent_cache_share: float = 0.2
-    """Share for chunks of rows read in that pass: rows are looked up in an order of their own."""
     assignment_pairs: int = 1 << 20
     """Pairs (partial choice, row of the next message) that are processed in one array operation."""
     most_lookups: int = 256
@@ -289,8 +257,6 @@ class Tuning:
     sent_bytes: int = 1 << 16
     """Bytes up to which a table is sent instead of its folder. To write a folder takes some hundred times as long as to
     send so little, even for a few bytes."""
-    sent_share: float = 0.125
-    """Share for tables waiting to be sent, one for each variable of an agents' process."""
 
     # Elimination orders
     search_probes: int = 16
@@ -439,8 +405,6 @@ class Tuning:
     """Minimum cases in a block, however large its messages are: a cache line of each row."""
     block_bytes: int = 1 << 29
     """Maximum bytes of a block's messages."""
-    block_memory_parts: int = 8
-    """All blocks together take at most one part in so many of the memory."""
     device_block_cases: int = 1 << 14
     """Maximum cases in a block on a device; with so many, every launch fills the device."""
     device_block_work: int = 1 << 37
@@ -472,8 +436,6 @@ class Tuning:
     """Limit of the eliminations for a group of cases, as a multiple of the minimum time to make the group's tree."""
     joint_piece_numbers: int = 1 << 22
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
-    sweep_share: float = 0.5
-    """Minimum share of the memory limit for sweeps over rows on disk, whatever the process already uses."""
     stored_row_copies: int = 4
     """Copies of a stored piece's rows during their construction: the join's arrays grow, and rows are packed."""
     tree_piece_rows: int = 1 << 18
