@@ -126,7 +126,7 @@ class SortedCuts:
         if not look_bytes:
             return [function(*arguments) for arguments in calls]
         most = thread_count() if room is None else max(1, room // look_bytes)
-        count = tuning().cut_calls_a_thread * thread_count() if most >= thread_count() else most
+        count = tuning().under_way * thread_count() if most >= thread_count() else most
         # Neighbours look at the same chunks, which each thread reads for itself.
         size = -(-len(calls) // count)
         stopped = Event()

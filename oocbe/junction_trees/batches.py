@@ -177,7 +177,7 @@ def _conditioned_groups(
         known = _CONDITIONED.setdefault(tree, {})
         key = (pattern.tobytes(), needed)
         if key not in known:
-            if len(known) == tuning().group_trees:
+            if len(known) == tuning().cached:
                 known.pop(next(iter(known)))
             room = tuning().group_tree_bytes
             if isinstance(tree, StoredTree):

@@ -60,7 +60,7 @@ def group_limit(tree: CompiledTree, cases: int, case_seconds: float) -> float:
     """Maximum seconds of the eliminations for a group of cases with :func:`block_seconds` each; 0: none."""
     if tree.is_log or case_seconds < tuning().least_sweep_seconds:
         return 0.0
-    return min(tuning().alone_times * _group_seconds(tree), cases * tuning().small_group_times * case_seconds)
+    return tuning().margin * min(_group_seconds(tree), cases * case_seconds)
 
 
 def group_work(tree: CompiledTree | StoredTree, cases: int, case_seconds: float) -> float:

@@ -150,7 +150,7 @@ class EliminationAttempts(SubSolver):
             self.is_over = True
         if self.result is None:
             self.given_up_seconds += working_time() - begin
-        self._allowance *= tuning().later_attempt_allowance
+        self._allowance *= tuning().margin
         self._estimate = self._allowance
 
     def _find_orders(self, deadline: Deadline) -> None:

@@ -293,7 +293,7 @@ class ReadAhead:
         with self._lock:
             if first == 0:
                 self._reached = self._asked = 0
-            elif abs(first - self._reached) > tuning().overtaking_reads * (last - first):
+            elif abs(first - self._reached) > tuning().in_flight * (last - first):
                 self._reached = self._asked = last
                 return range(0)
             self._reached = max(self._reached, last)

@@ -117,13 +117,13 @@ def upload(folder: Place, names: Iterable[str], url: str) -> None:
         (data / name).create(content)
 
     try:
-        with ThreadPoolExecutor(tuning().store_requests, thread_name_prefix="oocbe-objects") as pool:
+        with ThreadPoolExecutor(tuning().in_flight, thread_name_prefix="oocbe-objects") as pool:
             for _ in pool.map(copy, names):
                 pass
         content = {"format": POINTER_FORMAT, "version": 1, "folder": data.name}
         (place / POINTER_NAME).create(render_record(content))
     except BaseException as error:
-        with ThreadPoolExecutor(tuning().store_requests) as pool, suppress(OSError):
+        with ThreadPoolExecutor(tuning().in_flight) as pool, suppress(OSError):
             list(pool.map(ObjectPath.remove, begun))
         if isinstance(error, FileExistsError):
             raise UsageError(f"{place} exists already, written meanwhile; choose another name") from None

@@ -93,7 +93,7 @@ def test_few_rows_that_branch_make_few_blocks(monkeypatch, tune, rows):
     message = join_and_eliminate(program, Schema(separator, np.dtype(np.int64), MIN_SUM), tables, 1 << 22)
     assert message.rows == 8**5 * (rows or 40)
     assert (np.diff(message.keys[0].astype(np.int64)) > 0).all()
-    assert 4 < len(blocks) <= 4 * tuning().blocks_a_thread * 4
+    assert 4 < len(blocks) <= 4 * tuning().parts_a_worker * 4
 
 
 def test_more_than_was_expected_is_shared_among_threads(monkeypatch, tune):

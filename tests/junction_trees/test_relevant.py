@@ -227,7 +227,7 @@ def test_the_task_takes_the_same_way(seed, tune):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_cases_of_small_groups_are_answered_beside_a_tree(seed, tune):
-    tune(least_sweep_seconds=0.0, case_row_seconds=1.0, alone_times=1e9)
+    tune(least_sweep_seconds=0.0, case_row_seconds=1.0, margin=1e9)
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=8)
     tree = JunctionTree(problem, order_seconds=0)

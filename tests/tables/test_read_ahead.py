@@ -58,7 +58,7 @@ def test_reads_far_apart_ask_for_nothing():
     assert list(reads.after(500, 501)) == []
     assert list(reads.after(100, 101)) == []
     assert list(reads.after(101, 102)) == [101, 102, 103, 104, 105]
-    apart = tuning().overtaking_reads
+    apart = tuning().in_flight
     assert list(reads.after(102 + apart + 1, 102 + apart + 2)) == []
 
 

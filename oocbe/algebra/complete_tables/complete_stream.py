@@ -97,7 +97,7 @@ class CompleteStream:
         self._separator, self._eliminated, self._sizes = tuple(separator), tuple(eliminated), sizes
         self._functions, self._tables = functions, tables
         self._semiring, self._dtype, self._kernels = semiring, dtype, kernels
-        most = tuning().most_cell_streams
+        most = tuning().under_way
         self._streams = most if streams is None else min(streams, most)
         each = replace(room, piece_bytes=room.piece_bytes // self._streams)
         read = tuple((t.scope, max(t.source.dtype.itemsize, dtype.itemsize)) for t in tables)

@@ -337,9 +337,9 @@ class SegmentedOperation:
         folder.mkdir(parents=True)
         how = self._circumstances(1, 1)
         fitting = int(how.memory_limit * tuning().freed_share) // run_cost(ordered.source)
-        even = -(-table.rows // (tuning().runs_a_worker * max(1, self._workers.count)))
+        even = -(-table.rows // (tuning().parts_a_worker * max(1, self._workers.count)))
         rows = max(1, min(fitting, even))
-        chunk_rows = min(CHUNK_ROWS, max(tuning().least_run_chunk_rows, rows // tuning().run_chunks))
+        chunk_rows = min(CHUNK_ROWS, max(tuning().least_run_chunk_rows, rows // tuning().cuts))
         at, name = TableAt.of(table), f"{name}, sorting"
         made_of: dict[int, TableAt] = {}
 
@@ -376,12 +376,12 @@ class KeyRanges(Runs):
             for at in sent.tables:
                 index = KeyIndex(StoredRows(opened(at)), sent.cut, budget)
                 end = max(end, index.end)
-                for number, count in index.samples(-(-tuning().operator_cuts // len(sent.tables))):
+                for number, count in index.samples(-(-tuning().cuts // len(sent.tables))):
                     rows[number] += count
         numbers = sorted(rows)
         self._numbers = [0, *numbers[1:], end] if numbers else []
         before = [0, *accumulate(rows[number] for number in numbers)]
-        super().__init__(before, workers, least=tuning().operator_segment_factor * tuning().segment_rows)
+        super().__init__(before, workers, least=tuning().parts_a_worker * tuning().segment_rows)
 
     def numbers(self, chosen: range) -> tuple[int, int]:
         """The first number of a range, and the one behind its last."""
@@ -408,5 +408,5 @@ def _cut_in_order(inputs: Sequence[JoinInput], cut: tuple[str, ...]) -> tuple[st
         less = cut[first:]
         if all(replace(ordered, common=less).in_order for ordered in concerned):
             places = prod(concerned[0].source.layout.select(less).sizes)
-            return less if not first or places >= tuning().operator_cuts else cut
+            return less if not first or places >= tuning().cuts else cut
     return cut

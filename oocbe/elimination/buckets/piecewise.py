@@ -245,7 +245,7 @@ def check_forecast(budget: DiskBudget, what: str, pieces: int, done: float, made
         return
     # A limit takes precedence over the disk's size: users may set it above the free space.
     wanted, allowed = written / done, budget.allowed
-    if wanted > numbers.forecast_times * (written + allowed):
+    if wanted > numbers.margin * (written + allowed):
         raise DiskError(
             f"{what} was stopped by its forecast: {pieces:,} pieces, about {100 * done:.3g} % of it, came to "
             f"{made:,} rows, {format_bytes(written)} on disk; all would come to some {made / done:,.0f} rows, "

@@ -155,7 +155,7 @@ def _walked_in_blocks(
     is_short = block_rows is not None and program.expected_work(rows) < tuning().serial_work
     if block_rows is None:
         threads = thread_count()
-        wanted_blocks = 1 if threads == 1 else tuning().blocks_a_thread * threads
+        wanted_blocks = 1 if threads == 1 else tuning().parts_a_worker * threads
         block_rows = rows + 1 if threads == 1 else max(1, rows // wanted_blocks)
     # Without tables there are no rows by which to measure blocks.
     most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels

@@ -93,7 +93,7 @@ class BucketStream:
         self._lock = Lock()
         self._most_bytes = float(self._input_bytes)
         # A join of functions alone has no table bytes by which to cut, and one stream would do everything.
-        self._first_share = self._most_share = 1 / (tuning().first_pieces_a_stream * room.streams)
+        self._first_share = self._most_share = 1 / (tuning().under_way * room.streams)
         self.pieces = self.rows = self.input_bytes = self.made = 0
         self.done = 0.0
 

@@ -208,7 +208,7 @@ class Passages:
 
     def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
         """Pieces of a bucket whose message is complete and does not fit in memory."""
-        streams = min(tuning().most_cell_streams, self._streams)
+        streams = min(tuning().under_way, self._streams)
         nbytes = int(free * tuning().half_share) // streams
         size = known.cells * known.itemsize
         if size > BEYOND_ANY_DISK:

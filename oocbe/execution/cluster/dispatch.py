@@ -120,7 +120,7 @@ class Dispatch(Generic[Segment, Sent, Result]):
             self._begin_here(segments)
         try:
             while True:
-                most = tuning().segments_under_way * max(1, self.workers.count)
+                most = tuning().under_way * max(1, self.workers.count)
                 while len(running) < most:
                     attempt = again.popleft() if again else next(map(_Attempt, segments), None)
                     if attempt is None:

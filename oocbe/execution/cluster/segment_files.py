@@ -173,7 +173,7 @@ def opened(at: TableAt) -> StoredTable:
             if found.manifest_checksum != at.checksum:
                 raise ClusterError(f"{socket.gethostname()} finds another table in {at.path} than was written there")
         _opened[key] = found
-        if len(_opened) > tuning().open_tables:
+        if len(_opened) > tuning().cached:
             _opened.popitem(last=False)
     own = own_reading()
     return found if own is None else own.of(found)

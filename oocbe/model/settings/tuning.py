@@ -39,6 +39,24 @@ class Tuning:
     chunk_share: float = 0.03
     """Share for the rows of a stored chunk: one is filled and one encoded, and some are decoded, at a time."""
 
+    # Estimates, and parts of work
+    margin: float = 4.0
+    """Factor by which estimates are wrong at times. A bucket is given up if its forecast bytes exceed the free ones on
+    disk by so much; a later attempt at elimination may take so many times as long as the one before; eliminations for a
+    group of cases may take so many times as long as the group's tree, or its cases in a large block."""
+    under_way: int = 2
+    """Parts of work of each kind for each thread, worker or store: one in progress, one waiting."""
+    parts_a_worker: int = 4
+    """Minimum parts of a task for each worker or thread. With fewer, some wait for the last parts; with more, each part
+    reads from more places. Also the rows of an operator's segment, as a multiple of ``segment_rows``."""
+    cuts: int = 128
+    """Approximate number of places at which a table or a sorted run can be cut."""
+    in_flight: int = 8
+    """Objects written to a store at a time, as a store takes tens of milliseconds for each, however short; and the
+    distance, in reads, between threads whose reads still count as consecutive."""
+    cached: int = 32
+    """Objects of one kind that are kept for later work: a worker's open tables, and groups' trees of each tree."""
+
     # Forms of messages
     favour: float = 4.0
     """Bytes that a complete message may take, as a multiple of the bytes of its rows: a joined cell of complete tables
@@ -79,15 +97,9 @@ class Tuning:
     # Buckets in pieces
     forecast_pieces: int = 32
     """Pieces before a forecast of the whole bucket: the number of rows of a piece varies."""
-    forecast_times: int = 4
-    """Ratio of forecast bytes to free bytes on disk above which a bucket is given up."""
-    first_pieces_a_stream: int = 2
-    """Minimum pieces per stream into which a bucket is cut, so that all streams have work."""
     piece_result_copies: int = 5
     """Copies of a piece's result: it grows by doubling (the old array beside a new one of twice the size), is then
     copied once, and waits for the caller."""
-    most_cell_streams: int = 2
-    """Pieces of complete tables in memory at a time: one is read while another is computed by all threads."""
     most_streams: int = 16
     """Pieces at work at a time: more streams make pieces small."""
     stretch_rows: int = 1 << 16
@@ -98,16 +110,6 @@ class Tuning:
     # Operators out of core
     operator_streams: int = 4
     """Default maximum of streams: one thread a core, but no more than keep reads, kernels and writes busy."""
-    operator_cuts: int = 128
-    """Approximate number of places at which each input can be cut; a quarter of them suffices."""
-    operator_segment_factor: int = 4
-    """Minimum rows of an operator's segment, as a multiple of ``segment_rows``; about half a second of work. Each
-    segment wastes the reads at the ends of its ranges."""
-    runs_a_worker: int = 4
-    """Minimum sorted runs of a table for each worker. With fewer, workers wait for the last runs; with more, each
-    segment reads from more places."""
-    run_chunks: int = 128
-    """Chunks of a run: a segment reads two of each run of which it needs no more than a part."""
     least_run_chunk_rows: int = 1 << 14
     """Minimum rows of such a chunk."""
     most_run_rows: int = 1 << 23
@@ -129,8 +131,6 @@ class Tuning:
     """Rows sampled to find the varying bits of a source."""
     rotation_sample_rows: int = 1 << 14
     """Rows whose keys decide the rotation of unsorted chunks."""
-    cut_calls_a_thread: int = 2
-    """Groups of key lookups for each thread, if they wait for the disk."""
     transpose_spread: float = 2.0
     """Ratio of decoded cells to cells of the boxes above which a stored complete table is transposed first."""
     transpose_copies: int = 4
@@ -165,14 +165,8 @@ class Tuning:
     ahead_bytes: int = 1 << 24
     """Bytes on disk requested ahead of the reads. On 2 cores and a disk of 0.9 GB/s, reads with decoding went from 65
     to 89 % of the disk's speed, and to 83 and 81 % with two and four times as many."""
-    overtaking_reads: int = 8
-    """Distance, in reads, between threads whose reads still count as consecutive."""
-    store_requests: int = 8
-    """Objects written to a store at a time: a store takes tens of milliseconds for each, however short."""
     upload_bytes: int = 8 << 20
     """Bytes of a part of a large object that is written; a store takes 10,000 parts."""
-    uploads: int = 2
-    """Parts of an object under way at a time."""
     parquet_buffer_bytes: int = 1 << 20
     """Buffer size of a column's stream. Without it, Arrow holds whole row groups, which may be as large as the file."""
 
@@ -181,8 +175,6 @@ class Tuning:
     """Expected work of a bucket join below which one thread is faster than several."""
     serial_rows: int = 1 << 12
     """Rows below which substitutions are faster by one thread than by several."""
-    blocks_a_thread: int = 4
-    """Blocks of a bucket join per thread. Blocks are uneven in cost; several a thread balance the load."""
     surprising_rows: int = 1 << 17
     """Rows after which a walk that was expected to be short counts as long: some ten milliseconds."""
     surprising_steps: int = 1 << 20
@@ -246,14 +238,10 @@ class Tuning:
     """Minimum time of a segment, in seconds, whatever that part is."""
     most_segment_seconds: float = 5.0
     """Maximum time of a segment, in seconds, whatever that part is."""
-    segments_under_way: int = 2
-    """Segments per worker at a time: one in progress, one waiting."""
     forecast_piece_rows: int = 1 << 19
     """Rows of a piece in a schedule's forecast, about 0.1 s of work."""
     forecast_most_pieces: int = 100_000
     """Maximum pieces of a forecast stage; larger stages have larger pieces."""
-    open_tables: int = 32
-    """Tables that a worker keeps open, since the next segments are usually of the same bucket or operator."""
     sent_bytes: int = 1 << 16
     """Bytes up to which a table is sent instead of its folder. To write a folder takes some hundred times as long as to
     send so little, even for a few bytes."""
@@ -356,8 +344,6 @@ class Tuning:
     their estimates, and giving up slightly early costs more than a hopeless attempt."""
     least_attempt_allowance: float = 8.0
     """Seconds added to that limit."""
-    later_attempt_allowance: float = 4.0
-    """Time limit of each later attempt, as a multiple of the one before."""
     attempt_limit_share: float = 0.85
     """Share of the remaining time limit available to an attempt; bounds get the rest."""
 
@@ -419,11 +405,6 @@ class Tuning:
     group_tree_bytes: int = 1 << 30
     """Memory limit of the rows of a group's tree, in bytes. A tree that is not smaller than the whole one is not
     used."""
-    group_trees: int = 32
-    """Groups' trees that are cached with each tree for later batches."""
-    small_group_times: float = 3.0
-    """Approximate time of a case of a small group, as a multiple of that of a case of a large block: blocks are
-    smaller, and some trees of groups are made in vain."""
     case_row_seconds: float = 0.5e-9
     """Approximate time per case for a row or an entry of a map, in seconds, on one core."""
     device_case_row_seconds: float = 5e-12
@@ -432,8 +413,6 @@ class Tuning:
     """Minimum time to make a tree for a group of cases, in seconds, approximately."""
     group_tree_variable_seconds: float = 0.0003
     """The same for each variable, in addition."""
-    alone_times: float = 4.0
-    """Limit of the eliminations for a group of cases, as a multiple of the minimum time to make the group's tree."""
     joint_piece_numbers: int = 1 << 22
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
     stored_row_copies: int = 4
