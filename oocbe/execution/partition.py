@@ -259,7 +259,7 @@ def _next_window(inputs: Sequence[JoinInput], first: int, wanted: int, kernels: 
 
 def _sample(source: Source) -> NDArray[np.uint64]:
     """Keys from the beginning, the middle and the end of a source."""
-    count = min(tuning().partition_sample_rows, source.rows)
+    count = min(tuning().few_rows, source.rows)
     stretches = []
     for start in (0, (source.rows - count) // 2, source.rows - count):
         stretches.append(np.empty((source.layout.words, count), dtype=np.uint64))
@@ -350,7 +350,7 @@ def _digits(keys: NDArray[np.uint64], partition: _Partition) -> tuple[NDArray[np
     digits = kernels.download(kernels.permute(heads, window.plan(written), 1))[0]
     bounds = kernels.download(starts)
     given_up = 0
-    while len(digits) > tuning().partition_digits:
+    while len(digits) > tuning().few_rows:
         given_up += 1
         digits = digits >> np.uint64(1)
         kept = np.flatnonzero(np.append(True, digits[1:] != digits[:-1]))

@@ -304,7 +304,7 @@ STRAGGLING = 3.0
 
 def piece_rows(rows: float) -> int:
     """Rows of a piece of a stage with ``rows`` rows."""
-    return max(tuning().forecast_piece_rows, int(rows) // tuning().forecast_most_pieces)
+    return max(tuning().many_rows, int(rows) // tuning().forecast_most_pieces)
 
 
 def usual_conditions() -> Conditions:

@@ -98,9 +98,9 @@ class ScratchFile:
     def _write(self, words: NDArray[Any], how: _Column) -> None:
         from oocbe.kernels.cpu.packing.narrow import narrow
 
-        buffer = np.empty(min(len(words), tuning().stripe_rows) * how.size, dtype=np.uint8)
-        for first in range(0, len(words), tuning().stripe_rows):
-            stripe = words[first : first + tuning().stripe_rows]
+        buffer = np.empty(min(len(words), tuning().stretch_rows) * how.size, dtype=np.uint8)
+        for first in range(0, len(words), tuning().stretch_rows):
+            stripe = words[first : first + tuning().stretch_rows]
             data = buffer[: len(stripe) * how.size]
             narrow(stripe, how.base, how.size, data)
             # The whole column is counted with its first stripe, so that an error reports its whole size.
@@ -128,9 +128,9 @@ class ScratchFile:
     def _read(self, words: NDArray[Any], how: _Column, low: int) -> None:
         from oocbe.kernels.cpu.packing.narrow import widen
 
-        rows = min(len(words), tuning().stripe_rows)
+        rows = min(len(words), tuning().stretch_rows)
         buffer = np.empty(rows * how.size, dtype=np.uint8)
-        for first in range(0, len(words), tuning().stripe_rows):
+        for first in range(0, len(words), tuning().stretch_rows):
             stripe = words[first : first + rows]
             data = buffer[: len(stripe) * how.size]
             self._file.read(data.data, how.offset + (low + first) * how.size)

@@ -113,7 +113,7 @@ def test_more_than_was_expected_is_shared_among_threads(monkeypatch, tune):
     blocks = []
     cut = bucket_join._blocks
     monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
-    tune(surprising_rows=1000)
+    tune(many_rows=1000)
     monkeypatch.setenv("OOCBE_THREADS", "4")
     shared = join_and_eliminate(*given, 1 << 22)
     assert len(blocks) > 4

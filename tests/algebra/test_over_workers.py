@@ -42,7 +42,7 @@ def workers():
 @pytest.fixture(autouse=True)
 def few_rows_are_many(tune):
     """Runs of a few rows, which have several chunks."""
-    tune(least_run_chunk_rows=5)
+    tune(few_rows=5)
     with cutting():
         yield
 

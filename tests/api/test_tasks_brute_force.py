@@ -101,7 +101,7 @@ def test_log_partition_and_marginals(structure):
 
 
 @pytest.mark.parametrize(("cost", "temperature"), [(1e307, 0.01), (1.0, 5e-324), (0.0, 1e-310), (1e308, 1.0)])
-@pytest.mark.parametrize("count", [2, tuning().narrow_variables])
+@pytest.mark.parametrize("count", [2, tuning().many_parts])
 def test_weights_beyond_floats_are_refused(count, cost, temperature):
     functions = tuple(Function.from_array((v,), [cost, 0.0]) for v in range(count))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions)

@@ -41,7 +41,7 @@ from tests.helpers.small_problems import (
 
 @pytest.fixture(autouse=True)
 def all_to_disk(tune):
-    tune(least_chunk_rows=3, held_share=0.0)
+    tune(few_rows=3, held_share=0.0)
 
 
 def run(problem, order, engine, tables=COMPLETE, memory=1 << 30, **of_store):

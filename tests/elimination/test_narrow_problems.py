@@ -21,7 +21,7 @@ from oocbe.runtime.deadline import Deadline
 @pytest.fixture
 def all_narrow(tune):
     """Every problem is one for one loop, however few variables it has."""
-    tune(narrow_variables=1, narrow_bucket_seconds=10.0)
+    tune(many_parts=1, narrow_bucket_seconds=10.0)
 
 
 def random_problem(seed, semiring=MIN_SUM):

@@ -275,7 +275,7 @@ def test_a_plan_leaves_long_preparations_out(monkeypatch, tune):
     assert "propagated and reduced in part, which a solve does" in plan.propagation and len(plan.buckets) == 301
     fixed = problem.with_evidence({"x300": 1})
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 300
-    tune(outlook_parts=1)
+    tune(many_parts=1)
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 301
     assert plan.bounds.startswith("first depth-first search (a sample of it takes more than 0 s)")
 

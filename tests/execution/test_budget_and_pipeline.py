@@ -235,7 +235,7 @@ def test_scratch_takes_the_bytes_that_numbers_need(values, size, bits, tmp_path)
 
 
 def test_scratch_of_several_stripes(tmp_path, tune):
-    tune(stripe_rows=16)
+    tune(stretch_rows=16)
     rng = np.random.default_rng(3)
     scratch = ScratchFile(DiskBudget(tmp_path), Layout(("a",), (1 << 20,)), np.dtype(np.int64))
     keys, values = rng.integers(0, 1 << 20, (1, 100)).astype(np.uint64), rng.integers(-500, 500, 100)

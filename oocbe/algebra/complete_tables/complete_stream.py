@@ -318,7 +318,7 @@ class CompleteBucket:
     def fused(self, functions: Sequence[BucketFunction]) -> list[BucketFunction]:
         """Fewer functions with the same combination, whose values are where the kernels work."""
         place = {v: i for i, v in enumerate(self._axes)}
-        limit = max(tuning().fused_cells, self.joined_cells // tuning().fused_part)
+        limit = max(tuning().few_rows, self.joined_cells // tuning().fused_part)
         groups: list[tuple[set[int], list[BucketFunction]]] = []
         # The largest first: a small one joins the group that grows least by it.
         for f in sorted(functions, key=lambda f: -self._cells(f.scope)):

@@ -339,7 +339,7 @@ class SegmentedOperation:
         fitting = int(how.memory_limit * tuning().freed_share) // run_cost(ordered.source)
         even = -(-table.rows // (tuning().parts_a_worker * max(1, self._workers.count)))
         rows = max(1, min(fitting, even))
-        chunk_rows = min(CHUNK_ROWS, max(tuning().least_run_chunk_rows, rows // tuning().cuts))
+        chunk_rows = min(CHUNK_ROWS, max(tuning().few_rows, rows // tuning().cuts))
         at, name = TableAt.of(table), f"{name}, sorting"
         made_of: dict[int, TableAt] = {}
 

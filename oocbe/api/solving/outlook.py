@@ -126,7 +126,7 @@ class _Preparation:
     def presolved(self, problem: Problem, *, keeps_counts: bool = False) -> Stack:
         """The problem without redundant penalties and values; unchanged after the time limit."""
         whole = Stack(problem, keeps_counts=keeps_counts)
-        if len(problem.functions) + len(problem.constraints) < tuning().outlook_parts:
+        if len(problem.functions) + len(problem.constraints) < tuning().many_parts:
             return presolved(whole, self._options)
         return self.run(lambda: presolved(whole, self._options)) or whole
 

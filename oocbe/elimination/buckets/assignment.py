@@ -181,7 +181,7 @@ class _Shares:
         adds = self._semiring.combination is Combination.ADD
         wide = values.astype(self._dtype)
         found = []
-        step = max(1, tuning().assignment_pairs // len(theirs))
+        step = max(1, tuning().many_rows // len(theirs))
         for first in range(0, len(amounts), step):
             self._deadline.check()
             mine, own = amounts[first : first + step], worths[first : first + step]

@@ -357,4 +357,4 @@ class MessageStore(HeldMessages[Message]):
     def rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""
         small = int(self.memory_limit * tuning().chunk_share) // row_bytes
-        return min(self._chunk_rows, max(tuning().least_chunk_rows, small))
+        return min(self._chunk_rows, max(tuning().few_rows, small))

@@ -136,7 +136,7 @@ def _walked_alone(
     counts = limits.counts()
     most_rows, most_steps = limits.rows, limits.steps
     if thread_count() > 1:
-        most_rows, most_steps = min(most_rows, tuning().surprising_rows), min(most_steps, tuning().surprising_steps)
+        most_rows, most_steps = min(most_rows, tuning().many_rows), min(most_steps, tuning().many_rows)
     walked = Walk(*flat, program, root, 0, 1, 0, program.levels, most_rows, most_steps, counts).rows()
     if not walked.complete and (most_rows, most_steps) != (limits.rows, limits.steps):
         limits.deadline.check()

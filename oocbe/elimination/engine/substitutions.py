@@ -72,7 +72,7 @@ class Substitutions:
         """
         dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
         calls = [(own, (keys, values), (keys, values), sign, dominated, stop) for own in self.variables]
-        if len(values) < tuning().serial_rows:
+        if len(values) < tuning().few_rows:
             for call in calls:
                 self.mark(*call)
         else:

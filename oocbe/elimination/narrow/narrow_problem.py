@@ -241,7 +241,7 @@ def narrow_problem(
     """
     semiring, count = problem.semiring, len(problem.variables)
     numbers = tuning()
-    is_small = count < numbers.narrow_variables
+    is_small = count < numbers.many_parts
     if is_small or options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
         return None
     if options.bounds not in ("auto", "none") or carried_in_rows(problem) or left_out(problem):

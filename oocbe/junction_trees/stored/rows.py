@@ -100,7 +100,7 @@ class RowMaker:
 
     def _piece_rows(self, row_bytes: int) -> int:
         fitting = self._memory // (2 * tuning().stored_row_copies * row_bytes)
-        return max(tuning().least_tree_piece_rows, min(tuning().tree_piece_rows, fitting))
+        return max(tuning().few_rows, min(tuning().many_rows, fitting))
 
     def _make_complete(self, number: int, first: int = 0) -> None:
         clique = self._cliques[number]

@@ -57,6 +57,21 @@ class Tuning:
     cached: int = 32
     """Objects of one kind that are kept for later work: a worker's open tables, and groups' trees of each tree."""
 
+    # Rows
+    few_rows: int = 1 << 12
+    """Rows, cells or digits that cost little: minimum of a chunk or a stored tree's piece however little memory there
+    is, maximum of a sample and of one thread's substitutions, cells up to which functions are fused in any case, and
+    digits of a partition's run."""
+    stretch_rows: int = 1 << 16
+    """Rows of a stretch of a table in memory, and rows of scratch files that are encoded or decoded at a time, so that
+    they stay in the processor's cache."""
+    many_rows: int = 1 << 20
+    """Rows or steps that take some 0.1 s: maximum of a stored tree's piece, and of the pairs (partial choice, row of
+    the next message) of one array operation; a forecast's piece; steps after which a short walk counts as long."""
+    many_parts: int = 1 << 12
+    """Variables, or functions and constraints, from which a problem is large: the loop for narrow problems may solve it
+    (the engine solves smaller ones, with better orders and bounds), and a plan's propagation has a time limit."""
+
     # Forms of messages
     favour: float = 4.0
     """Bytes that a complete message may take, as a multiple of the bytes of its rows: a joined cell of complete tables
@@ -81,8 +96,6 @@ class Tuning:
     """Bytes of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
     part_bytes: int = 1 << 28
     """Bytes of a part of a table on its way from the device, if the device keeps nothing of the table."""
-    least_chunk_rows: int = 1 << 12
-    """Rows of a chunk that are permitted whatever share they take."""
 
     # Memory of a process
     message_bytes: int | None = None
@@ -102,16 +115,12 @@ class Tuning:
     copied once, and waits for the caller."""
     most_streams: int = 16
     """Pieces at work at a time: more streams make pieces small."""
-    stretch_rows: int = 1 << 16
-    """Rows of a stretch of a table in memory."""
     chunk_cache_bytes: int = 1 << 26
     """Default cache size for chunks of messages on disk, in bytes."""
 
     # Operators out of core
     operator_streams: int = 4
     """Default maximum of streams: one thread a core, but no more than keep reads, kernels and writes busy."""
-    least_run_chunk_rows: int = 1 << 14
-    """Minimum rows of such a chunk."""
     most_run_rows: int = 1 << 23
     """Maximum rows of a run of a partition: beyond some 100 MB, larger runs make neither writes nor reads faster."""
     least_piece_bytes: int = 1 << 16
@@ -125,10 +134,6 @@ class Tuning:
     most_window_bits: int = 11
     """Maximum of these bits. More bits take another sort pass in memory; digits that do not fit take another pass over
     rows on disk."""
-    partition_digits: int = 1 << 12
-    """Maximum distinct digits of a run of a partition; more (if a sample missed varying bits) are combined."""
-    partition_sample_rows: int = 1 << 12
-    """Rows sampled to find the varying bits of a source."""
     rotation_sample_rows: int = 1 << 14
     """Rows whose keys decide the rotation of unsorted chunks."""
     transpose_spread: float = 2.0
@@ -139,12 +144,8 @@ class Tuning:
     fused_part: int = 16
     """Functions of a complete bucket are fused into one of at most this part of the joined cells: it costs a few
     percent."""
-    fused_cells: int = 1 << 12
-    """Cells up to which they are fused in any case: the result stays in the first-level cache."""
 
     # Passes back
-    assignment_pairs: int = 1 << 20
-    """Pairs (partial choice, row of the next message) that are processed in one array operation."""
     most_lookups: int = 256
     """Lookups in stored messages for one value of a forgotten message: few beside a copy of gigabytes, even if each is
     a read of its own."""
@@ -153,8 +154,6 @@ class Tuning:
     once; a cautious choice, not a measurement."""
 
     # Disks, files and stores
-    stripe_rows: int = 1 << 16
-    """Rows of scratch files encoded or decoded at a time, so that they stay in the processor's cache."""
     early_write_bytes: int = 1 << 17
     """Size in bytes from which the transfer of a file to the disk begins at once when it is written."""
     written_cells: int = 1 << 24
@@ -173,12 +172,6 @@ class Tuning:
     # CPU threads
     serial_work: int = 1 << 15
     """Expected work of a bucket join below which one thread is faster than several."""
-    serial_rows: int = 1 << 12
-    """Rows below which substitutions are faster by one thread than by several."""
-    surprising_rows: int = 1 << 17
-    """Rows after which a walk that was expected to be short counts as long: some ten milliseconds."""
-    surprising_steps: int = 1 << 20
-    """Steps after which such a walk counts as long."""
     merged_bits: int = 12
     """Maximum index bits of a merged lookup: 4,096 entries, since each bucket builds them in the first-level cache."""
     consumption_bits: int = 8
@@ -238,8 +231,6 @@ class Tuning:
     """Minimum time of a segment, in seconds, whatever that part is."""
     most_segment_seconds: float = 5.0
     """Maximum time of a segment, in seconds, whatever that part is."""
-    forecast_piece_rows: int = 1 << 19
-    """Rows of a piece in a schedule's forecast, about 0.1 s of work."""
     forecast_most_pieces: int = 100_000
     """Maximum pieces of a forecast stage; larger stages have larger pieces."""
     sent_bytes: int = 1 << 16
@@ -309,9 +300,6 @@ class Tuning:
     """Orders predicted to cost up to this many times the best one's rows run in the same round."""
     first_cap: int = 1 << 20
     """Row cap of a message (before dominance) in the first round: a fraction of a second's work."""
-    narrow_variables: int = 1 << 12
-    """Minimum variables of the loop for narrow problems. The engine solves smaller ones, with better orders and
-    bounds."""
     narrow_bucket_seconds: float = 1e-3
     """Minimum time of a bucket in the engine, in seconds, for the choice of that loop."""
     narrow_cell_seconds: float = 4e-8
@@ -350,8 +338,6 @@ class Tuning:
     # Propagation
     propagates: bool = True
     """Whether propagation reduces a problem before the search for an order."""
-    outlook_parts: int = 1 << 12
-    """Functions and constraints below which the propagation of a plan has no time limit: to load it takes longer."""
     entries_a_row: int = 64
     """Non-zeros that weigh as much as one table row in the choice of a device by ``auto``. A round over 4 million takes
     the processor some 20 ms, and a device needs start-up and transfer first."""
@@ -417,11 +403,6 @@ class Tuning:
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
     stored_row_copies: int = 4
     """Copies of a stored piece's rows during their construction: the join's arrays grow, and rows are packed."""
-    tree_piece_rows: int = 1 << 18
-    """Maximum rows of a stored tree's piece: a disk reads them in a millisecond or two, and they are small even for the
-    least memory."""
-    least_tree_piece_rows: int = 1 << 10
-    """Minimum rows of such a piece, however little memory there is."""
     tree_segment_bytes: int = 1 << 26
     """Size in bytes at which a segment of a stored tree is synced: a few tenths of a second of disk time, and of lost
     work after a kill."""
