@@ -142,7 +142,7 @@ class InProcesses:
         self._answers: deque[Answer] = deque()
         self._scratch = ScratchFolder(default_parent() if options.workdir is None else options.workdir)
         memory = message_memory(options)
-        sent_bytes = min(tuning().sent_bytes, int(memory * tuning().small_share) // max(1, len(shares)))
+        sent_bytes = min(tuning().small_bytes, int(memory * tuning().small_share) // max(1, len(shares)))
         memory //= count
         seconds = None if deadline.remaining == float("inf") else deadline.remaining
         try:

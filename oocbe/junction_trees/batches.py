@@ -179,7 +179,7 @@ def _conditioned_groups(
         if key not in known:
             if len(known) == tuning().cached:
                 known.pop(next(iter(known)))
-            room = tuning().group_tree_bytes
+            room = tuning().work_bytes
             if isinstance(tree, StoredTree):
                 room = min(room, tree.memory // 4)
             known[key] = condition(tree, observed, needed, most_work, room)

@@ -82,7 +82,7 @@ class CaseSweep:
         doubtful = np.arange(len(self._cases))
         if not is_log:
             case_bytes = 2 * 8 * max(1, self._tree.message_rows)
-            room = min(tuning().block_bytes, int(available_memory() * tuning().small_share) // thread_count())
+            room = min(tuning().work_bytes, int(available_memory() * tuning().small_share) // thread_count())
             width = max(tuning().least_block_cases, min(tuning().block_cases, room // case_bytes))
             doubtful = self._run(doubtful, width, self._tree.is_log)
         if len(doubtful):

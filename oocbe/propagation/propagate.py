@@ -111,7 +111,7 @@ def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearS
 
 def _of_problem(model: Problem | CompactProblem, rounds: int, probing: bool, backend: str | None) -> PropagationResult:
     compact = model if isinstance(model, CompactProblem) else CompactProblem(model)
-    network = Network(compact, tuning().bit_set_bytes if probing else 0, backend=backend)
+    network = Network(compact, tuning().work_bytes if probing else 0, backend=backend)
     found = network.propagate(rounds)
     probed = probe(network, found) if probing else Probed(found)
     smaller: Problem | CompactProblem | None = None

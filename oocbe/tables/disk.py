@@ -52,7 +52,7 @@ def write_file(path: Path, data: bytes | memoryview) -> None:
         write_at(handle, memoryview(data), 0, path)
         # If the disk fails meanwhile, Linux reports this when the file is forced to disk later, unless it has dropped
         # the file from its cache; then only the checksum reveals it on reading.
-        if len(data) >= tuning().early_write_bytes and (begin := _sync_file_range()) is not None:
+        if len(data) >= tuning().small_bytes and (begin := _sync_file_range()) is not None:
             begin(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
 
 

@@ -284,7 +284,7 @@ class ReadAhead:
 
     def __init__(self, chunks: int, chunk_bytes: int) -> None:
         self._chunks = chunks
-        self._ahead = max(1, tuning().ahead_bytes // max(1, chunk_bytes))
+        self._ahead = max(1, tuning().transfer_bytes // max(1, chunk_bytes))
         self._reached = self._asked = 0
         self._lock = Lock()
 

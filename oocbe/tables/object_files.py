@@ -118,6 +118,6 @@ def refuse_existing(place: ObjectPath) -> None:
 def upload_file(file: Path, place: ObjectPath) -> None:
     """Write a file as an object, replacing an existing one; DiskError if the store refuses."""
     try:
-        place.upload(file, tuning().upload_bytes, tuning().under_way)
+        place.upload(file, tuning().transfer_bytes, tuning().under_way)
     except OSError as error:
         raise DiskError(f"{place}: cannot be written: {error.strerror}") from None

@@ -88,7 +88,7 @@ def tables_of(sent) -> list[UtilTable]:
 
 
 def test_large_utilities_between_processes_are_folders(sent, tune):
-    tune(sent_bytes=1)
+    tune(small_bytes=1)
     adpop(chain(4), 2, workers=2)
     tables = tables_of(sent)
     assert len(tables) == 3
@@ -118,7 +118,7 @@ def test_small_utilities_are_sent_and_leave_no_file(sent, tables, memory_folder,
 def test_tables_are_sent_while_they_take_a_small_part_of_the_memory():
     problem = chain(3)
     own = shares(problem, pseudo_tree(problem), np.dtype(np.int64), None)
-    for memory, most in ((1 << 30, tuning().sent_bytes), (1 << 20, int((1 << 20) * tuning().small_share) // 3)):
+    for memory, most in ((1 << 30, tuning().small_bytes), (1 << 20, int((1 << 20) * tuning().small_share) // 3)):
         with tuned(message_bytes=memory), Deadline() as deadline:
             hosts = InProcesses(own, (0, 1, 2), 1, SolveOptions(backend="cpu"), deadline)
             hosts.close()

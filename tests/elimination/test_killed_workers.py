@@ -26,7 +26,7 @@ POINTS = [point for point in faults.POINTS if point.startswith("table:")]
 
 def cutting():
     """Three or four segments a bucket: the one that follows the first ones takes all the rest."""
-    return tuned(segment_rows=20, first_segments=3, least_segment_seconds=1e3, most_segment_seconds=1e3, sent_bytes=0)
+    return tuned(segment_rows=20, first_segments=3, least_segment_seconds=1e3, most_segment_seconds=1e3, small_bytes=0)
 
 
 class Forking(InThreads):

@@ -81,7 +81,7 @@ def test_workers_give_the_messages_of_the_run_without_them(workers, structure, p
     order = np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
     whole, _ = run(problem, order, BucketEngine("cpu"), dominance)
     engine = BucketEngine("cpu", piece_rows=piece_rows, streams=2, workers=workers)
-    with cutting(sent_bytes=held):
+    with cutting(small_bytes=held):
         cut, _ = run(problem, order, engine, dominance, chunk_rows=chunk_rows)
     assert cut == whole
 

@@ -98,7 +98,7 @@ def left(found, model):
 
 
 @settings(max_examples=examples(200))
-@given(models(), st.sampled_from([0, 200, tuning().bit_set_bytes]))
+@given(models(), st.sampled_from([0, 200, tuning().work_bytes]))
 def test_fixpoints_are_what_their_definition_says(model, bit_set_bytes):
     found = Network(model, bit_set_bytes, 0).propagate()
     expected = defined_fixpoint(model)
@@ -149,7 +149,7 @@ def test_bit_sets_go_down_and_back_as_rows_do(data):
     tuples[random.random(tuples.shape) < data.draw(st.sampled_from([0.0, 0.1]))] = ANY
     variables = tuple(Variable(f"v{i}", size) for i, size in enumerate(sizes))
     model = CompactProblem(Problem(variables), (ShortTable(tuple(range(len(sizes))), tuples),))
-    networks = [Network(model), Network(model, tuning().bit_set_bytes, 0)]
+    networks = [Network(model), Network(model, tuning().work_bytes, 0)]
     assert isinstance(networks[1].propagators[0], CompactTable)
     stacks = [[], []]
     for _ in range(12):
@@ -292,7 +292,7 @@ LARGE = ("Sudoku-table-Sudoku_s13a.xml", "Wwtpp-short-Wwtpp_ex04400.xml")
 
 
 @pytest.mark.parametrize("with_large", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("bit_set_bytes", [0, tuning().bit_set_bytes])
+@pytest.mark.parametrize("bit_set_bytes", [0, tuning().work_bytes])
 def test_positive_tables_of_real_instances(data, model_of, bit_set_bytes, with_large):
     entries = reference(data)
     assert set(LARGE) < entries.keys()

@@ -55,7 +55,7 @@ def test_what_is_left_has_the_same_solutions(model, probing):
 
 
 @settings(max_examples=75)
-@given(models(), st.sampled_from([0, 200, tuning().bit_set_bytes]))
+@given(models(), st.sampled_from([0, 200, tuning().work_bytes]))
 def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model, bit_set_bytes):
     network = Network(model, bit_set_bytes, 0)
     found = network.propagate()

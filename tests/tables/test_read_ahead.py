@@ -38,7 +38,7 @@ def asked(monkeypatch):
 @given(st.integers(1, 200), st.integers(1, 9), st.integers(1, 40), st.none() | st.integers(0, 1000))
 def test_a_pass_asks_for_each_chunk_once_and_before_it_is_read(chunks, step, ahead, seed):
     """Also in a second pass. Where threads overtake one another, some are not asked for, as they are read already."""
-    reads = ReadAhead(chunks, -(-tuning().ahead_bytes // ahead))
+    reads = ReadAhead(chunks, -(-tuning().transfer_bytes // ahead))
     rng = random.Random(seed)
     for _ in range(2):
         ranges = [(low, min(low + step, chunks)) for low in range(0, chunks, step)]
@@ -54,7 +54,7 @@ def test_a_pass_asks_for_each_chunk_once_and_before_it_is_read(chunks, step, ahe
 
 
 def test_reads_far_apart_ask_for_nothing():
-    reads = ReadAhead(1000, tuning().ahead_bytes // 4)
+    reads = ReadAhead(1000, tuning().transfer_bytes // 4)
     assert list(reads.after(500, 501)) == []
     assert list(reads.after(100, 101)) == []
     assert list(reads.after(101, 102)) == [101, 102, 103, 104, 105]

@@ -304,11 +304,11 @@ def packed_columns(table, writer):
 
 
 @pytest.mark.parametrize("write", [lambda table, writer: writer.append(table.keys, table.values), packed_columns])
-@pytest.mark.parametrize("large", [tuning().early_write_bytes, 1])
+@pytest.mark.parametrize("large", [tuning().small_bytes, 1])
 @pytest.mark.parametrize("codec", ["packed", "zstd"])
 def test_all_is_on_disk_before_the_manifest_says_so(path, write, codec, large, tune):
     """Every file behind its last write, and every folder behind the last file made in it."""
-    tune(early_write_bytes=large)
+    tune(small_bytes=large)
     if codec == "zstd" and write is packed_columns:
         pytest.skip("chunks of this codec are not packed")
     table, seen = random_table(SCOPES[63], 950), []
@@ -364,10 +364,10 @@ def test_large_files_begin_their_way_to_the_disk_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "_sync_file_range", lambda: lambda *given: calls.append(given) or begin(*given))
     disk.write_file(tmp_path / "small", bytes(1000))
     assert not calls
-    disk.write_file(tmp_path / "large", bytes(tuning().early_write_bytes))
+    disk.write_file(tmp_path / "large", bytes(tuning().small_bytes))
     assert [call[1:] for call in calls] == [(0, 0, disk.SYNC_FILE_RANGE_WRITE)]
     disk.synchronise(tmp_path / "large")
-    assert (tmp_path / "large").read_bytes() == bytes(tuning().early_write_bytes)
+    assert (tmp_path / "large").read_bytes() == bytes(tuning().small_bytes)
 
 
 def test_counts_of_several_limbs_are_saved_as_they_are(tmp_path):

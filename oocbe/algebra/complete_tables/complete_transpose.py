@@ -45,9 +45,9 @@ def transposed(
     CorruptDataError : the source is on disk and damaged. DiskError : the disk is full.
     """
     itemsize = source.dtype.itemsize
-    room = CellRoom(nbytes // tuning().transpose_copies // itemsize * itemsize, most)
+    room = CellRoom(nbytes // tuning().piece_copies // itemsize * itemsize, most)
     if tuple(scope) == source.scope:
-        step = max(1, nbytes // (tuning().transpose_copies * itemsize))
+        step = max(1, nbytes // (tuning().piece_copies * itemsize))
         yield from (source.window(low, min(low + step, source.cells)) for low in range(0, source.cells, step))
         return
     sizes, order = source.layout.sizes, tuple(source.layout.place(name) for name in scope)

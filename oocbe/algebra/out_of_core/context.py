@@ -292,7 +292,7 @@ class OperationPiece:
         context = self.context
         context.buffers[stream].clear()
         space = context.space
-        if space.piece_bytes < tuning().least_piece_bytes:
+        if space.piece_bytes < tuning().small_bytes:
             tables = ", ".join(f"over {ordered.source.layout.scope}" for ordered in self.inputs)
             return Indivisible(
                 self,

@@ -281,7 +281,7 @@ class _Sent:
         if id(source) not in self._tables:
             table = source.table
             if isinstance(source, InMemorySource) and isinstance(table, Table):
-                if table.nbytes <= tuning().sent_bytes:
+                if table.nbytes <= tuning().small_bytes:
                     return table
                 table = self._store.write_scratch(table, [table])
                 self._stack.callback(self._store.remove_scratch, table)

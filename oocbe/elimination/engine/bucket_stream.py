@@ -57,7 +57,7 @@ class PieceRoom:
         """Maximum rows of a piece's result; at least one."""
         numbers = tuning()
         room = int(self._piece * (1 - 2 * numbers.quarter_share))
-        rows = max(1, room // (numbers.piece_result_copies * row_bytes))
+        rows = max(1, room // (numbers.piece_copies * row_bytes))
         return rows if self.piece_rows is None else min(rows, self.piece_rows)
 
 

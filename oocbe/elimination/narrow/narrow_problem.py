@@ -257,7 +257,7 @@ def narrow_problem(
             return None
     begin, memory = time.monotonic(), message_memory(options)
     most = numbers.narrow_bucket_seconds * count / numbers.narrow_cell_seconds
-    found = _order(problem, options, min(most, memory / numbers.narrow_cell_bytes), counts)
+    found = _order(problem, options, min(most, memory / numbers.cell_bytes), counts)
     if found is None:
         return None
     taken = time.monotonic() - begin

@@ -81,7 +81,7 @@ class OrderCheckpoint:
     @staticmethod
     def embeds(nbytes: int) -> bool:
         """Whether a message of so many bytes of keys and values is put into its record."""
-        return nbytes <= tuning().embedded_bytes
+        return nbytes <= tuning().small_bytes
 
     def publish(self, place: int, scope: tuple[int, ...], table: Table, exponent: int) -> StoredTable | None:
         """Put the message of the bucket at ``place`` (from 0) on disk, to be found by a run that is resumed.

@@ -55,7 +55,7 @@ class QueryAnswer:
         return 0.0 if self._whole is None else self._seconds(self._whole, memory)
 
     def _seconds(self, plan: CasePlan, memory: int) -> float:
-        if plan.largest * tuning().clique_cell_bytes > memory:
+        if plan.largest * tuning().cell_bytes > memory:
             return math.inf
         assert self._case is not None
         return elimination_seconds(len(self._case.factors), plan.cost)

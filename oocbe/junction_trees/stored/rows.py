@@ -99,7 +99,7 @@ class RowMaker:
             )
 
     def _piece_rows(self, row_bytes: int) -> int:
-        fitting = self._memory // (2 * tuning().stored_row_copies * row_bytes)
+        fitting = self._memory // (2 * tuning().piece_copies * row_bytes)
         return max(tuning().few_rows, min(tuning().many_rows, fitting))
 
     def _make_complete(self, number: int, first: int = 0) -> None:

@@ -72,6 +72,25 @@ class Tuning:
     """Variables, or functions and constraints, from which a problem is large: the loop for narrow problems may solve it
     (the engine solves smaller ones, with better orders and bounds), and a plan's propagation has a time limit."""
 
+    # Bytes
+    small_bytes: int = 1 << 16
+    """Bytes that take less time than a file. A smaller message is within its record: on a local disk a record takes
+    some 1 ms to publish, a table 20. A smaller table is sent; to write a folder takes some hundred times as long.
+    The transfer of a larger file to the disk begins at once. A smaller piece of an operator is not halved."""
+    transfer_bytes: int = 1 << 24
+    """Bytes on disk requested ahead of the reads, and of a part of a large object written to a store. On 2 cores and a
+    disk of 0.9 GB/s, reads with decoding went from 65 to 89 % of the disk's speed, and to 83 and 81 % with two and four
+    times as many."""
+    work_bytes: int = 1 << 29
+    """Maximum bytes of data made for faster work: bit sets of tables in probing, a block's messages, the rows of a
+    group's tree."""
+    cell_bytes: int = 24
+    """Bytes of a cell with its work space: a message's value, permission, best value and probability; or a joined cell
+    of a query's largest clique, its arrangement for the kernel, and its messages."""
+    piece_copies: int = 5
+    """Copies of a piece's rows or cells: they grow by doubling (the old array beside a new one of twice the size), are
+    then copied, packed or put together once, and wait for the caller."""
+
     # Forms of messages
     favour: float = 4.0
     """Bytes that a complete message may take, as a multiple of the bytes of its rows: a joined cell of complete tables
@@ -110,9 +129,6 @@ class Tuning:
     # Buckets in pieces
     forecast_pieces: int = 32
     """Pieces before a forecast of the whole bucket: the number of rows of a piece varies."""
-    piece_result_copies: int = 5
-    """Copies of a piece's result: it grows by doubling (the old array beside a new one of twice the size), is then
-    copied once, and waits for the caller."""
     most_streams: int = 16
     """Pieces at work at a time: more streams make pieces small."""
     chunk_cache_bytes: int = 1 << 26
@@ -123,8 +139,6 @@ class Tuning:
     """Default maximum of streams: one thread a core, but no more than keep reads, kernels and writes busy."""
     most_run_rows: int = 1 << 23
     """Maximum rows of a run of a partition: beyond some 100 MB, larger runs make neither writes nor reads faster."""
-    least_piece_bytes: int = 1 << 16
-    """Bytes of an operator's piece below which it is not halved: if memory for so little is missing, none is left."""
     least_stretches: int = 2
     """Minimum stretches of a piece for cuts at the chunks' first keys: smaller pieces would read boundary chunks
     repeatedly."""
@@ -138,9 +152,6 @@ class Tuning:
     """Rows whose keys decide the rotation of unsorted chunks."""
     transpose_spread: float = 2.0
     """Ratio of decoded cells to cells of the boxes above which a stored complete table is transposed first."""
-    transpose_copies: int = 4
-    """Copies during a transposition: a block is read, transposed and written; a piece is put together from ranges that
-    are read, and handed over."""
     fused_part: int = 16
     """Functions of a complete bucket are fused into one of at most this part of the joined cells: it costs a few
     percent."""
@@ -154,18 +165,8 @@ class Tuning:
     once; a cautious choice, not a measurement."""
 
     # Disks, files and stores
-    early_write_bytes: int = 1 << 17
-    """Size in bytes from which the transfer of a file to the disk begins at once when it is written."""
     written_cells: int = 1 << 24
     """Cells that are examined and written between checks of the deadline."""
-    embedded_bytes: int = 1 << 16
-    """Largest message, in bytes of keys and values, within its record. On a local disk a record takes some 1 ms to
-    publish, a table 20; a record of this size is as quick to read and to check as a table."""
-    ahead_bytes: int = 1 << 24
-    """Bytes on disk requested ahead of the reads. On 2 cores and a disk of 0.9 GB/s, reads with decoding went from 65
-    to 89 % of the disk's speed, and to 83 and 81 % with two and four times as many."""
-    upload_bytes: int = 8 << 20
-    """Bytes of a part of a large object that is written; a store takes 10,000 parts."""
     parquet_buffer_bytes: int = 1 << 20
     """Buffer size of a column's stream. Without it, Arrow holds whole row groups, which may be as large as the file."""
 
@@ -233,9 +234,6 @@ class Tuning:
     """Maximum time of a segment, in seconds, whatever that part is."""
     forecast_most_pieces: int = 100_000
     """Maximum pieces of a forecast stage; larger stages have larger pieces."""
-    sent_bytes: int = 1 << 16
-    """Bytes up to which a table is sent instead of its folder. To write a folder takes some hundred times as long as to
-    send so little, even for a few bytes."""
 
     # Elimination orders
     search_probes: int = 16
@@ -308,8 +306,6 @@ class Tuning:
     """Time of the layout of tables and the check of the result, in seconds for each variable."""
     narrow_order_seconds: float = 1e-6
     """Time of an order for each variable and each neighbour of one, in seconds. No order is computed to save less."""
-    narrow_cell_bytes: int = 24
-    """Bytes of a message's cell: its value, its permission, the variable's best value, and its probability."""
     narrow_factor_bytes: int = 80
     """Bytes of a cell of the problem's own tables, during their construction and layout."""
 
@@ -343,8 +339,6 @@ class Tuning:
     the processor some 20 ms, and a device needs start-up and transfer first."""
     scanned_rows_a_row: int = 16
     """Scanned rows that weigh as much as one joined row in the choice of a device by ``auto``."""
-    bit_set_bytes: int = 1 << 29
-    """Memory for tables as bit sets in probing, in bytes."""
     removal_batch_rows: int = 1 << 14
     """Limit of rows of a table in a batch: beyond it, the rows take longer than the overhead of a separate call."""
     table_rounds: int = 64
@@ -375,8 +369,6 @@ class Tuning:
     that it reads exceed the L1 cache."""
     least_block_cases: int = 8
     """Minimum cases in a block, however large its messages are: a cache line of each row."""
-    block_bytes: int = 1 << 29
-    """Maximum bytes of a block's messages."""
     device_block_cases: int = 1 << 14
     """Maximum cases in a block on a device; with so many, every launch fills the device."""
     device_block_work: int = 1 << 37
@@ -388,9 +380,6 @@ class Tuning:
     """Maximum bytes of a block's device memory."""
     device_tree_share: float = 0.5
     """Share of the free device memory for a tree, and for a block."""
-    group_tree_bytes: int = 1 << 30
-    """Memory limit of the rows of a group's tree, in bytes. A tree that is not smaller than the whole one is not
-    used."""
     case_row_seconds: float = 0.5e-9
     """Approximate time per case for a row or an entry of a map, in seconds, on one core."""
     device_case_row_seconds: float = 5e-12
@@ -401,8 +390,6 @@ class Tuning:
     """The same for each variable, in addition."""
     joint_piece_numbers: int = 1 << 22
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
-    stored_row_copies: int = 4
-    """Copies of a stored piece's rows during their construction: the join's arrays grow, and rows are packed."""
     tree_segment_bytes: int = 1 << 26
     """Size in bytes at which a segment of a stored tree is synced: a few tenths of a second of disk time, and of lost
     work after a kill."""
@@ -421,8 +408,6 @@ class Tuning:
     """Approximate time per factor before the plan of a query, in seconds."""
     clique_cell_seconds: float = 3e-9
     """Approximate time per joined cell of a query, in seconds, up and down together."""
-    clique_cell_bytes: int = 3 * 8
-    """Bytes per cell of a query's largest clique: the joined table, its arrangement for the kernel, its messages."""
     clique_cells: float = 2e4
     """Overhead of a clique, in joined cells."""
     group_seconds: float = 3e-3

@@ -101,7 +101,7 @@ def test_a_task(tmp_path, threads):
     problem = clique_problem()
     assert verbs.run_task("count", problem, **options).read_by_workers is None
     cutting = tuned(
-        segment_rows=10, first_segments=3, least_segment_seconds=1e3, most_segment_seconds=1e3, sent_bytes=0
+        segment_rows=10, first_segments=3, least_segment_seconds=1e3, most_segment_seconds=1e3, small_bytes=0
     )
     with InThreads(threads) as workers, use_workers(workers), cutting:
         found = [verbs.run_task("count", problem, **options, workdir=tmp_path).read_by_workers for _ in range(2)]
