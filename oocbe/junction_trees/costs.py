@@ -40,12 +40,12 @@ def making_seconds(cost: float) -> float:
 
 def elimination_seconds(factors: int, cells: float = 0.0) -> float:
     """Seconds of an elimination of some factors; cells : joined ones of its plan, with the overhead of cliques."""
-    return tuning().clique_cell_seconds * cells + tuning().factor_seconds * factors
+    return tuning().cell_seconds * (cells + tuning().clique_cells * factors)
 
 
 def case_limit(tree: CompiledTree | StoredTree) -> float:
     """Maximum seconds of an elimination that is preferred to a sweep for one case; 0: none is."""
-    seconds = tuning().sweep_row_seconds * tree.work
+    seconds = tuning().cell_seconds * tree.work
     if isinstance(tree, StoredTree) or tree.is_log or not tree.is_possible or seconds < tuning().least_sweep_seconds:
         return 0.0
     return tuning().alternative_share * seconds
@@ -69,4 +69,4 @@ def group_work(tree: CompiledTree | StoredTree, cases: int, case_seconds: float)
 
 
 def _group_seconds(tree: CompiledTree | StoredTree) -> float:
-    return tuning().group_tree_seconds + len(tree.problem.variables) * tuning().group_tree_variable_seconds
+    return len(tree.problem.variables) * tuning().group_tree_variable_seconds

@@ -97,7 +97,7 @@ class EliminationAttempts(SubSolver):
 
     def root_seconds(self, seconds: float) -> float:
         """Time limit of a first bound that precedes the attempts, at most ``seconds``."""
-        least, share = tuning().least_attempt_root_seconds, tuning().attempt_root_share
+        least, share = tuning().least_attempt_seconds, tuning().attempt_share
         if self.is_over:
             return seconds
         expected = self._complete_seconds
@@ -165,12 +165,11 @@ class EliminationAttempts(SubSolver):
         else:
             self._choices = self._greedy_choices
             self._estimate = self._expected(self._choices)
-            if numbers.quick_attempt_seconds < self._estimate <= numbers.attempt_reach_seconds:
+            if numbers.least_attempt_seconds < self._estimate <= numbers.attempt_reach_seconds:
                 longest = longest_search(options.order_seconds, deadline.remaining)
-                least, share = numbers.least_attempt_order_seconds, numbers.attempt_order_share
-                self._search_seconds = min(longest, max(least, share * self._estimate))
+                self._search_seconds = min(longest, numbers.attempt_share * self._estimate)
         self._foreseen = self._estimate
-        self._allowance = numbers.attempt_allowance * self._estimate + numbers.least_attempt_allowance
+        self._allowance = numbers.attempt_allowance * (self._estimate + numbers.least_attempt_seconds)
         if self._estimate > numbers.attempt_reach_seconds:
             self._give_up()
 

@@ -257,7 +257,7 @@ def test_problems_with_clauses():
         )
         assert searched(formula) == expected
         for rows in (0.0, math.inf):
-            with tuned(counted_rows=rows):
+            with tuned(searched_rows=rows):
                 assert oocbe.count(problem, order_seconds=0.0).value == expected
 
 
@@ -287,7 +287,7 @@ def test_published_counts(data, number):
     name = f"mc2022_track1_{number}.cnf.gz"
     logarithm = json.loads(data("mc2022/log10_counts.json").read_text())[name]
     for rows in (0.0, 1e9):
-        with tuned(counted_rows=rows):
+        with tuned(searched_rows=rows):
             result = oocbe.count(data(f"mc2022/{name}"))
         assert math.log10(result.value) == pytest.approx(float(logarithm), abs=1e-7)
         assert result.presolve

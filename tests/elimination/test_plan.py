@@ -309,7 +309,7 @@ def test_the_plan_of_a_count_of_clauses_is_that_of_the_preprocessed_clauses(tmp_
     plan, found = oocbe.plan(problem, task="count"), oocbe.count(problem)
     assert (plan.presolve, plan.width, plan.bounds) == (found.presolve, found.width, "")
     assert plan.presolve[0].variables >= 20 and len(plan.buckets) == 40 - plan.presolve[0].variables
-    tune(counted_rows=0.0)
+    tune(searched_rows=0.0)
     assert oocbe.plan(problem, task="count").headline.startswith("a search")
     assert "counted by a search" in oocbe.count(problem).notes[0]
 

@@ -19,7 +19,7 @@ def eager(monkeypatch, tune):
         return made[-1]
 
     monkeypatch.setattr(batches, "condition", record)
-    tune(group_tree_seconds=0.0, group_tree_variable_seconds=0.0)
+    tune(group_tree_variable_seconds=0.0)
     return made
 
 

@@ -83,7 +83,7 @@ def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, mon
         assert batch.log_evidence[i] == pytest.approx(tree.log_evidence, rel=1e-12)
         for v in names:
             np.testing.assert_allclose(batch.marginals[v][i], tree.marginal(v), atol=1e-12)
-    tune(group_tree_seconds=0.0, group_tree_variable_seconds=0.0, alternative_share=math.inf)
+    tune(group_tree_variable_seconds=0.0, alternative_share=math.inf)
     grouped = tree.batch(cases[:5], targets=names[::3])
     np.testing.assert_allclose(grouped.log_evidence, batch.log_evidence[:5], rtol=1e-12)
     for v in names[::3]:

@@ -154,7 +154,7 @@ def test_trees_of_groups_have_inputs(monkeypatch, tune):
         return made[-1]
 
     monkeypatch.setattr(batches, "condition", record)
-    tune(group_tree_seconds=0.0, group_tree_variable_seconds=0.0)
+    tune(group_tree_variable_seconds=0.0)
     random = np.random.default_rng(44)
     problem = random_network(random, variables=9)
     here, there = both(problem)

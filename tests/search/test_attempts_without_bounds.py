@@ -29,13 +29,8 @@ from tests.helpers.small_problems import brute_force, check, make_problem, struc
 AT_ONCE = Terms(share=1e9, waits_for="bounds")
 """Terms of attempts that come before everything else but a first bound."""
 
-AT_ONCE_NUMBERS = (
-    "least_attempt_root_seconds",
-    "attempt_root_share",
-    "least_attempt_order_seconds",
-    "attempt_order_share",
-)
-"""Numbers that are 0 where orders and a first bound take no time."""
+AT_ONCE_NUMBERS = {"least_attempt_seconds": 0.0, "attempt_share": 0.0}
+"""Numbers with which orders and a first bound take no time."""
 
 
 @pytest.fixture
@@ -46,7 +41,7 @@ def impatient(monkeypatch):
     monkeypatch.setitem(portfolio.TERMS, "plain", AT_ONCE)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
-    with tuned(**dict.fromkeys(AT_ONCE_NUMBERS, 0.0)):
+    with tuned(**AT_ONCE_NUMBERS, attempt_allowance=1e9):
         yield
 
 
@@ -89,14 +84,7 @@ def test_the_optimum_is_the_same(structure, gives_up):
         patch.setitem(portfolio.TERMS, "plain", AT_ONCE)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
         patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
-        names = (
-            "least_attempt_root_seconds",
-            "attempt_root_share",
-            "least_attempt_order_seconds",
-            "attempt_order_share",
-            *(["least_attempt_allowance"] if gives_up else []),
-        )
-        with tuned(**dict.fromkeys(names, 0.0)):
+        with tuned(**AT_ONCE_NUMBERS, attempt_allowance=8.0 if gives_up else 1e9):
             result = oocbe.solve(problem, **SETTINGS)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -136,7 +124,7 @@ def test_later_attempts_may_take_longer():
     with solving.Deadline() as deadline:
         made = attempts_at(problem, eliminate, order_seconds=0)
         made.keep = kept.append
-        assert made.root_seconds(20.0) == tuning().least_attempt_root_seconds
+        assert made.root_seconds(20.0) == tuning().least_attempt_seconds
         made.work(0.0, deadline)
         assert (allowed, made.cost > 0.0) == ([], True), "orders come first"
         for _ in range(3):
@@ -158,8 +146,8 @@ def test_later_attempts_may_take_longer():
 
 def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
     made = attempts_at(scale_free_network(10, 100, seed=0))
-    assert tuning().attempt_root_share * made._complete_seconds > 4 * tuning().least_attempt_root_seconds
-    assert made.root_seconds(20.0) == tuning().least_attempt_root_seconds
+    assert tuning().attempt_share * made._complete_seconds > 4 * tuning().least_attempt_seconds
+    assert made.root_seconds(20.0) == tuning().least_attempt_seconds
 
 
 def test_expectations_beyond_reach_are_not_tried():

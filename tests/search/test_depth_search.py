@@ -435,7 +435,7 @@ def test_supply_of_few_near_stores_is_searched_before_linear_programs():
 def test_supply_of_many_rows_is_not_eliminated_first():
     problem, _ = warehouses(7, 12, 1)
     choice = easy_orders(problem, SolveOptions())[0]
-    most = tuning().supply_rows
+    most = tuning().searched_rows
     few, many = (replace(choice, predicted_rows=(rows,)) for rows in (most, most + 1))
     assert needs_no_bounds(problem, problem.semiring, few, SolveOptions())
     assert not needs_no_bounds(problem, problem.semiring, many, SolveOptions())

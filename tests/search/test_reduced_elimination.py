@@ -64,9 +64,9 @@ def test_its_optimum_is_that_of_the_whole(make, monkeypatch):
 def test_orders_come_first_and_the_attempt_costs_their_estimate():
     known, elimination = elimination_of(pedigree_like(30, 4))
     assert elimination.cost == 0.0
-    with tuned(quick_attempt_seconds=0.0):  # the greedy orders are not enough
+    with tuned(least_attempt_seconds=0.0):  # the greedy orders are not enough
         elimination.work(0.0, Deadline())
-        assert elimination.cost == tuning().least_attempt_order_seconds
+        assert elimination.cost == tuning().attempt_share * elimination._estimate
         elimination.work(0.0, Deadline())
         assert 0.0 < elimination.cost < 0.1
         assert not known.is_closed
@@ -94,7 +94,7 @@ def test_what_cannot_be_held_or_kept_is_not_tried(tmp_path, monkeypatch):
 
 def test_one_that_takes_too_long_is_given_up_until_there_is_more_time():
     known, elimination = elimination_of(pedigree_like(30, 4))
-    with tuned(attempt_allowance=0.0, least_attempt_allowance=0.0):
+    with tuned(attempt_allowance=0.0):
         while not elimination.given_up_seconds:
             elimination.work(0.0, Deadline())
     assert known.lower is None and elimination.is_available

@@ -93,7 +93,7 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         if left is not None and left[0].variables:
             target = problem_of_task(task, left[0], temperature)
             plan = replace(make_plan(target, keeping_rows(options, target)), presolve=(left[1],))
-            if is_weighted or plan.choice.cost() > tuning().counted_rows:
+            if is_weighted or plan.choice.cost() > tuning().searched_rows:
                 plan = replace(plan, bounds="a search with a cache of components counts", is_certain=False)
             return plan
     preparation = _Preparation(options)

@@ -1,7 +1,7 @@
 """Counts of clauses: preprocessing, then elimination or a search, whichever the predicted rows favour.
 
 Preprocessing (:mod:`oocbe.counting.presolve`) makes many problems small enough for elimination. Beyond
-``tuning().counted_rows`` predicted rows, a search with a cache of components (:mod:`oocbe.counting.counter`) counts:
+``tuning().searched_rows`` predicted rows, a search with a cache of components (:mod:`oocbe.counting.counter`) counts:
 its time depends on the components that occur, and not on the assignments of separators. An order, a form of tables, a
 device or workers that a user chooses belong to elimination, and exclude both.
 """
@@ -70,7 +70,7 @@ def count_clauses(
         seconds = {"presolve": between - begin, "order": time.perf_counter() - between}
         if model_found is not None and _has_model(presolved.formula, options):
             model_found()
-        if eliminate is not None and choice is not None and choice.cost() <= tuning().counted_rows:
+        if eliminate is not None and choice is not None and choice.cost() <= tuning().searched_rows:
             found = eliminate(reduced, choice.order)
             value = int(found.value or 0) * presolved.formula.multiplier
         else:

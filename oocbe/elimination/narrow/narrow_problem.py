@@ -291,7 +291,7 @@ def _order(
         work = _count_seconds(graph, order, separators, joined) if counts else float(joined.sum())
         if work < least:
             best, least = (order, name, separators, float(joined.sum())), work
-        if counts and least <= tuning().narrow_order_seconds * (len(graph.sizes) + len(graph.neighbours)):
+        if counts and least <= tuning().narrow_variable_seconds * (len(graph.sizes) + len(graph.neighbours)):
             break
     return best
 

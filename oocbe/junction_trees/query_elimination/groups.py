@@ -111,7 +111,7 @@ class CasePlan:
         whole = self._together(evidence, rest)
         uses = np.bincount([v for scope in self._scopes for v in scope], minlength=len(self._sizes))
         leaves = sum(uses[v] == 1 for v in rest)
-        if tuning().clique_cell_seconds * _cost(whole) <= tuning().group_seconds * leaves:
+        if tuning().cell_seconds * _cost(whole) <= tuning().group_seconds * leaves:
             return whole
         wanted: set[int] = set(rest)
         alone: list[Group] = []
@@ -168,12 +168,12 @@ class CasePlan:
 
     def _improved(self, group: Group) -> Group:
         """The group with the best order of a search limited to a share of its tree's time."""
-        if tuning().group_search_share * tuning().clique_cell_seconds * group.order.cost < tuning().group_order_seconds:
+        if tuning().group_search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
             return group
         orders, best = self._orders(group.factors), group.order
         begin = time.perf_counter()
         for seed in range(1, tuning().group_orders):
-            if time.perf_counter() - begin > tuning().group_search_share * tuning().clique_cell_seconds * best.cost:
+            if time.perf_counter() - begin > tuning().group_search_share * tuning().cell_seconds * best.cost:
                 break
             best = min(best, orders.order(seed), key=lambda order: order.cost)
         return replace(group, order=best)

@@ -266,9 +266,6 @@ class Tuning:
     3.3 billion predicted rows after half a second and 100 million after five."""
     longest_search_share: float = 0.25
     """Maximum share of a time limit for such a search."""
-    counted_rows: float = 2e5
-    """Predicted rows up to which clauses are counted by elimination, in at most half a second, and beyond which by a
-    search that caches components."""
     order_changed_share: float = 0.05
     """Mean share of the variables whose factors are changed at a time; at least one variable."""
     order_spread: float = 0.7
@@ -287,10 +284,11 @@ class Tuning:
     larger."""
 
     # Plans and races
+    searched_rows: float = 2e5
+    """Predicted rows from which a search comes before elimination: of clauses, by a search that caches components; and
+    of supply problems (customers and warehouses), whose linear program is nearly integral."""
     easy_rows: float = 500_000.0
     """Predicted rows up to which ``auto`` eliminates without bounds: 0.1 to 0.2 s."""
-    supply_rows: float = 200_000.0
-    """The same for supply problems (customers and warehouses), whose linear program is nearly integral."""
     hopeless_factor: float = 1000.0
     """Orders whose predicted rows exceed the best one's by this factor do not run in the first round. Dominance and
     other unpredicted effects were observed to compensate a factor of a hundred."""
@@ -303,9 +301,8 @@ class Tuning:
     narrow_cell_seconds: float = 4e-8
     """Time of a joined cell in the loop, in seconds: with two to four tables, 5 to 10 ns for each of them."""
     narrow_variable_seconds: float = 5e-6
-    """Time of the layout of tables and the check of the result, in seconds for each variable."""
-    narrow_order_seconds: float = 1e-6
-    """Time of an order for each variable and each neighbour of one, in seconds. No order is computed to save less."""
+    """Time of the layout of tables and the check of the result, in seconds for each variable. No further order is
+    computed to save less for each variable and each neighbour of one."""
     narrow_factor_bytes: int = 80
     """Bytes of a cell of the problem's own tables, during their construction and layout."""
 
@@ -313,21 +310,14 @@ class Tuning:
     attempt_reach_seconds: float = 2000.0
     """Estimated elimination time, in seconds, beyond which no attempt is made: large estimates are the least reliable,
     and the messages fill the disk."""
-    quick_attempt_seconds: float = 0.5
-    """Estimate of the greedy orders, in seconds, above which better orders are searched for."""
-    least_attempt_order_seconds: float = 0.25
-    """Minimum time of that search, in seconds."""
-    attempt_order_share: float = 0.125
-    """Time of that search, relative to the estimated elimination time."""
-    attempt_root_share: float = 0.25
-    """Time of a first bound that precedes the attempts, relative to the estimated elimination time."""
-    least_attempt_root_seconds: float = 1.0
-    """Minimum time of such a bound, in seconds. It settles most photograph problems."""
+    least_attempt_seconds: float = 1.0
+    """Minimum time of a first bound that precedes the attempts, in seconds: it settles most photograph problems. Also
+    the estimate of the greedy orders above which better orders are searched for, and an addition to each estimate."""
+    attempt_share: float = 0.125
+    """Time of that bound, and of that search, relative to the estimated elimination time."""
     attempt_allowance: float = 8.0
     """Time limit of a first attempt, as a multiple of the estimate. Two generated pedigrees took three and nine times
     their estimates, and giving up slightly early costs more than a hopeless attempt."""
-    least_attempt_allowance: float = 8.0
-    """Seconds added to that limit."""
     attempt_limit_share: float = 0.85
     """Share of the remaining time limit available to an attempt; bounds get the rest."""
 
@@ -384,10 +374,8 @@ class Tuning:
     """Approximate time per case for a row or an entry of a map, in seconds, on one core."""
     device_case_row_seconds: float = 5e-12
     """The same on an H200."""
-    group_tree_seconds: float = 0.002
-    """Minimum time to make a tree for a group of cases, in seconds, approximately."""
     group_tree_variable_seconds: float = 0.0003
-    """The same for each variable, in addition."""
+    """Time to make a tree for a group of cases, in seconds for each variable, approximately."""
     joint_piece_numbers: int = 1 << 22
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
     tree_segment_bytes: int = 1 << 26
@@ -398,22 +386,18 @@ class Tuning:
     more."""
     tree_cell_seconds: float = 2e-7
     """Approximate time to make a tree, in seconds for each of these cells."""
-    sweep_row_seconds: float = 4e-9
-    """Approximate time of a sweep for one case, in seconds for each row and each entry of a map."""
     least_sweep_seconds: float = 0.02
     """Time of a sweep, in seconds, up to which no alternative is considered."""
     alternative_share: float = 0.75
     """Maximum cost of an alternative to a sweep, relative to the sweep; below 1 because both costs are estimates."""
-    factor_seconds: float = 1e-4
-    """Approximate time per factor before the plan of a query, in seconds."""
-    clique_cell_seconds: float = 3e-9
-    """Approximate time per joined cell of a query, in seconds, up and down together."""
+    cell_seconds: float = 3e-9
+    """Approximate time per joined cell of a query, up and down together, and of a sweep for one case per row and per
+    entry of a map, in seconds."""
     clique_cells: float = 2e4
-    """Overhead of a clique, in joined cells."""
+    """Overhead of a clique, and of a factor before the plan of a query, in joined cells."""
     group_seconds: float = 3e-3
-    """Approximate time to find a group for each target that is barren otherwise, in seconds."""
-    group_order_seconds: float = 1e-3
-    """Approximate time of an order of a group, in seconds."""
+    """Approximate time of an order of a group, and to find a group for each target that is barren otherwise, in
+    seconds."""
     group_search_share: float = 0.2
     """Time limit of the search for better orders, as a share of the estimated time of a tree."""
     group_orders: int = 200
