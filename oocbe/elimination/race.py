@@ -147,7 +147,7 @@ class Race:
     def rounds(self) -> Iterator[Attempt]:
         """Rounds with growing caps until an order is complete; the last one left has no cap. Errors as for round."""
         for turn in count():
-            yield from self.round(tuning().first_cap * CAP_FACTOR**turn if len(self._standing) > 1 else None)
+            yield from self.round(tuning().many_rows * CAP_FACTOR**turn if len(self._standing) > 1 else None)
             if self.winner is not None:
                 return
 

@@ -86,7 +86,7 @@ def probe_bounds(
         is_changed = False
         waiting = two_valued(bounds, system.integral)
         while len(waiting) and bounds.status == FIXPOINT:
-            block = tuning().probe_block if device is None else tuning().probe_device_block
+            block = tuning().few_rows if device is None else tuning().probe_device_block
             tried, waiting = waiting[: block // 2], waiting[block // 2 :]
             values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
             try:

@@ -118,7 +118,7 @@ def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> Reduc
     from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE
     from oocbe.propagation.fixpoint import Network
 
-    network = Network(problem, batch_rows=tuning().removal_batch_rows)
+    network = Network(problem, batch_rows=tuning().few_rows)
     found = network.propagate_without(removed)
     if found.status not in (FIXPOINT, INFEASIBLE):
         check_deadline()
@@ -150,7 +150,7 @@ def may_lose_values(problem: Problem) -> bool:
         return True
     tables = [(c.scope, c.tuples, c.allowed) for c in problem.constraints]
     tables += [(f.scope, f.tuples, True) for f in problem.functions if f.default is None]
-    first, most = [table for table in looked(tables) if may_remove(table, sizes)], tuning().removal_batch_rows
+    first, most = [table for table in looked(tables) if may_remove(table, sizes)], tuning().few_rows
     if not first or any(len(rows) > most or not scope for scope, rows, _ in first):
         return bool(first)
     domains = Domains.of_sizes(sizes)

@@ -97,7 +97,7 @@ class EliminationAttempts(SubSolver):
 
     def root_seconds(self, seconds: float) -> float:
         """Time limit of a first bound that precedes the attempts, at most ``seconds``."""
-        least, share = tuning().least_attempt_seconds, tuning().attempt_share
+        least, share = tuning().least_attempt_seconds, tuning().search_share
         if self.is_over:
             return seconds
         expected = self._complete_seconds
@@ -139,7 +139,7 @@ class EliminationAttempts(SubSolver):
         """Eliminate within the time limit, and extend that of the next attempt."""
         begin = working_time()
         try:
-            with Deadline(min(self._allowance, tuning().attempt_limit_share * deadline.remaining)) as allowed:
+            with Deadline(min(self._allowance, (1 - tuning().search_share) * deadline.remaining)) as allowed:
                 result = self._eliminate(self._choices, allowed)
             if result is not None and result.linear_constraints != "relaxed":
                 self.result = result
@@ -167,7 +167,7 @@ class EliminationAttempts(SubSolver):
             self._estimate = self._expected(self._choices)
             if numbers.least_attempt_seconds < self._estimate <= numbers.attempt_reach_seconds:
                 longest = longest_search(options.order_seconds, deadline.remaining)
-                self._search_seconds = min(longest, numbers.attempt_share * self._estimate)
+                self._search_seconds = min(longest, numbers.search_share * self._estimate)
         self._foreseen = self._estimate
         self._allowance = numbers.attempt_allowance * (self._estimate + numbers.least_attempt_seconds)
         if self._estimate > numbers.attempt_reach_seconds:

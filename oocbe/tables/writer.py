@@ -350,7 +350,7 @@ class CompleteTableWriter(TableWriter):
                 f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"
                 f" go on with no {values.dtype} {values.shape}"
             )
-        step = max(1, tuning().written_cells // self._chunk_rows) * self._chunk_rows
+        step = max(1, tuning().many_rows // self._chunk_rows) * self._chunk_rows
         for begin in range(0, len(values), step):
             check_deadline()
             part = values[begin : begin + step]

@@ -86,7 +86,7 @@ def test_a_disk_limit_gives_the_figures():
 def test_a_race_with_tiny_caps_finds_the_same_optimum(tune):
     problem = clique(7, 4)
     expected = oocbe.solve(problem, order_seconds=0).value
-    tune(first_cap=1)
+    tune(many_rows=1)
     for seed in range(4):
         result = oocbe.solve(problem, order_seconds=0.02, seed=seed)
         assert result.value == expected == problem.evaluate(result.assignment)
@@ -151,7 +151,7 @@ def test_a_run_that_was_given_up_holds_no_memory(monkeypatch, tune):
             assert [store() for store in stores[:-1]] == [None] * (len(stores) - 1)
 
     monkeypatch.setattr(Run, "make_store", remembered)
-    tune(first_cap=1)
+    tune(many_rows=1)
     gc.collect()
     gc.disable()
     try:

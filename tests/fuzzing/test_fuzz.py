@@ -296,7 +296,7 @@ def disturbed_run(way: str, attempts: list[list[dict]]) -> dict:
     problem = {"sizes": [4] * 5, "semiring": "min-sum", "constant": None, "upper_bound": None, "constraints": []}
     problem |= {"functions": [{**f, "form": "rows"} for f in functions], "linear": []}
     options = {"order_seconds": 0, "backend": "cpu", "tables": "incomplete", "bounds": "none", "inside": {}}
-    options["inside"] = {"small_bytes": 1, "first_cap": 1 << 20}
+    options["inside"] = {"small_bytes": 1, "many_rows": 1 << 20}
     return {"mode": "runs", "way": way, "problem": problem, "options": options, "attempts": attempts}
 
 

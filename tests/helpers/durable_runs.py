@@ -91,7 +91,7 @@ def solve_in(
     solving.backward_pass = digesting
     try:
         # Rows of complete tables are listed a few at a time.
-        with tuned(chunk_share=0.0, small_bytes=embedded_bytes, first_cap=FIRST_CAP):
+        with tuned(chunk_share=0.0, small_bytes=embedded_bytes, many_rows=FIRST_CAP):
             result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
         solving.backward_pass = backward

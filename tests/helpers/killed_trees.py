@@ -53,7 +53,7 @@ def stored_tree(problem: Problem, folder: Path | None = None, **options: object)
     def refuse(*_: object, **__: object) -> None:
         raise ResourceError("this tree is to be made on disk")
 
-    sizes = {"many_rows": PIECE_ROWS, "few_rows": PIECE_ROWS, "tree_segment_bytes": SEGMENT_BYTES}
+    sizes = {"many_rows": PIECE_ROWS, "few_rows": PIECE_ROWS, "buffered_bytes": SEGMENT_BYTES}
     with mock.patch.object(storage, "tree_of", refuse), tuned(**sizes):
         return oocbe.JunctionTree(problem, order_seconds=0, folder=folder, **options)
 

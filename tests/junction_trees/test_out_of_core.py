@@ -343,7 +343,7 @@ def test_a_resumed_compilation_says_from_where_it_went_on(tmp_path):
         if written > 3:
             raise OSError(28, "No space left on device")
 
-    with tuned(many_rows=1 << 14, few_rows=1 << 14, tree_segment_bytes=1 << 17):
+    with tuned(many_rows=1 << 14, few_rows=1 << 14, buffered_bytes=1 << 17):
         with disk.hooked(full):
             assert CliRunner().invoke(app, arguments).exit_code == 30
         done = CliRunner().invoke(app, arguments)

@@ -90,7 +90,7 @@ def test_many_probes_by_threads(tune):
 @settings(max_examples=examples(150))
 @given(systems(is_binary=True), st.sampled_from([2, 4, 4096]))
 def test_probed_bounds_are_the_domains_that_probing_of_values_leaves(system, block):
-    with tuned(probe_block=block):
+    with tuned(few_rows=block):
         bounds = propagate_bounds(system, backend="cpu")
         found = probe_bounds(system, bounds)
     network = Network(as_problem(system))

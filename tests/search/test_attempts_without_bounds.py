@@ -29,7 +29,7 @@ from tests.helpers.small_problems import brute_force, check, make_problem, struc
 AT_ONCE = Terms(share=1e9, waits_for="bounds")
 """Terms of attempts that come before everything else but a first bound."""
 
-AT_ONCE_NUMBERS = {"least_attempt_seconds": 0.0, "attempt_share": 0.0}
+AT_ONCE_NUMBERS = {"least_attempt_seconds": 0.0, "search_share": 0.0}
 """Numbers with which orders and a first bound take no time."""
 
 
@@ -146,7 +146,7 @@ def test_later_attempts_may_take_longer():
 
 def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
     made = attempts_at(scale_free_network(10, 100, seed=0))
-    assert tuning().attempt_share * made._complete_seconds > 4 * tuning().least_attempt_seconds
+    assert tuning().search_share * made._complete_seconds > 4 * tuning().least_attempt_seconds
     assert made.root_seconds(20.0) == tuning().least_attempt_seconds
 
 

@@ -66,7 +66,7 @@ def test_orders_come_first_and_the_attempt_costs_their_estimate():
     assert elimination.cost == 0.0
     with tuned(least_attempt_seconds=0.0):  # the greedy orders are not enough
         elimination.work(0.0, Deadline())
-        assert elimination.cost == tuning().attempt_share * elimination._estimate
+        assert elimination.cost == tuning().search_share * elimination._estimate
         elimination.work(0.0, Deadline())
         assert 0.0 < elimination.cost < 0.1
         assert not known.is_closed

@@ -211,7 +211,7 @@ def test_what_no_disk_can_hold_is_refused_before_anything_is_written(tmp_path):
 
 def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at(tmp_path, monkeypatch, tune):
     table = example()
-    tune(written_cells=20)
+    tune(many_rows=20)
     looks = []
     monkeypatch.setattr("oocbe.tables.writer.check_deadline", lambda: looks.append(1))
     with StoredCompleteTable.create(tmp_path / "whole", table.layout, np.int32, chunk_cells=7) as writer:

@@ -62,7 +62,7 @@ def draw(random: Random) -> Description:
         "dominance": random.random() < 0.3,
         "bound_seconds": 0.1,
         "incumbent_seconds": 0.02,
-        "inside": {"small_bytes": random.choice((1, 150)), "first_cap": random.choice((4, 8, 1 << 20))},
+        "inside": {"small_bytes": random.choice((1, 150)), "many_rows": random.choice((4, 8, 1 << 20))},
     }
     options["bounds"] = (
         "none" if options["tables"] == "complete" else random.choice(("none", "none", "constant", "auto", "lp"))

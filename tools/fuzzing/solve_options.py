@@ -68,7 +68,7 @@ def _inside(random: Random) -> Settings:
     if random.random() < 0.3:
         inside["mixed_forms"] = random.randint(0, 99)
     if random.random() < 0.2:
-        inside["first_cap"] = random.choice((1, 8, 50))
+        inside["many_rows"] = random.choice((1, 8, 50))
     if random.random() < 0.2:
         inside["small_bytes"] = random.choice((1, 150))
     if random.random() < 0.3:
@@ -97,7 +97,7 @@ def inside_settings(settings: Settings) -> Iterator[None]:
     """Within the block, the engine works with the changed constants of a case."""
     inside = settings.get("inside", {})
     with ExitStack() as stack:
-        numbers = ("message_bytes", "first_cap", "small_bytes")
+        numbers = ("message_bytes", "many_rows", "small_bytes")
         stack.enter_context(tuned(**{name: inside[name] for name in numbers if name in inside}))
         if "mixed_forms" in inside:
             coin = Random(inside["mixed_forms"])

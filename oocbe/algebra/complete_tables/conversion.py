@@ -99,7 +99,7 @@ def row_pieces(table: AnyComplete, scope: Sequence[str], nbytes: int, scratch: S
     CorruptDataError : the table is on disk and damaged. DiskError : the disk is full.
     """
     layout, semiring, first = table.layout.select(scope), table.semiring, 0
-    most = max(1, nbytes // tuning().listed_cell_bytes)
+    most = max(1, nbytes // (2 * tuning().cell_bytes))
     source = to_host(table) if isinstance(table, CompleteTable) else table
     for values in transposed(source, layout.scope, nbytes, scratch):
         for low in range(0, len(values), most):

@@ -53,7 +53,7 @@ class BucketRows:
     def __init__(self, prepared: Prepared, bucket: Bucket, cache: ChunkCache | None = None) -> None:
         self._prepared = prepared
         self._bucket = bucket
-        cache = cache or ChunkCache(tuning().chunk_cache_bytes)
+        cache = cache or ChunkCache(tuning().buffered_bytes)
         self._tables: list[SortedRows] = [m.sorted_rows(cache) for m in bucket.messages]
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
 

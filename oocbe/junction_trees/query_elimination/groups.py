@@ -168,12 +168,12 @@ class CasePlan:
 
     def _improved(self, group: Group) -> Group:
         """The group with the best order of a search limited to a share of its tree's time."""
-        if tuning().group_search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
+        if tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
             return group
         orders, best = self._orders(group.factors), group.order
         begin = time.perf_counter()
         for seed in range(1, tuning().group_orders):
-            if time.perf_counter() - begin > tuning().group_search_share * tuning().cell_seconds * best.cost:
+            if time.perf_counter() - begin > tuning().search_share * tuning().cell_seconds * best.cost:
                 break
             best = min(best, orders.order(seed), key=lambda order: order.cost)
         return replace(group, order=best)

@@ -196,7 +196,7 @@ class TreeFolder:
         self._offset += size
         self.made[made.clique].append(made)
         self._pending.append(made)
-        if self._offset >= tuning().tree_segment_bytes:
+        if self._offset >= tuning().buffered_bytes:
             self.publish()
         return made
 

@@ -40,6 +40,9 @@ class Tuning:
     """Share for the rows of a stored chunk: one is filled and one encoded, and some are decoded, at a time."""
 
     # Estimates, and parts of work
+    search_share: float = 0.125
+    """Time of a search for better orders, or of a first bound, relative to the estimated time of an attempt at
+    elimination or of a query; and the share of the remaining time that an attempt leaves to bounds."""
     margin: float = 4.0
     """Factor by which estimates are wrong at times. A bucket is given up if its forecast bytes exceed the free ones on
     disk by so much; a later attempt at elimination may take so many times as long as the one before; eliminations for a
@@ -60,14 +63,16 @@ class Tuning:
     # Rows
     few_rows: int = 1 << 12
     """Rows, cells or digits that cost little: minimum of a chunk or a stored tree's piece however little memory there
-    is, maximum of a sample and of one thread's substitutions, cells up to which functions are fused in any case, and
-    digits of a partition's run."""
+    is, maximum of a sample, of one thread's substitutions and of a batch of tables whose values are filtered, cells up
+    to which functions are fused in any case, digits of a partition's run, and probes from the same bounds (the next
+    ones start from the bounds tightened by these)."""
     stretch_rows: int = 1 << 16
     """Rows of a stretch of a table in memory, and rows of scratch files that are encoded or decoded at a time, so that
     they stay in the processor's cache."""
     many_rows: int = 1 << 20
-    """Rows or steps that take some 0.1 s: maximum of a stored tree's piece, and of the pairs (partial choice, row of
-    the next message) of one array operation; a forecast's piece; steps after which a short walk counts as long."""
+    """Rows or steps that take some 0.1 s: maximum of a stored tree's piece, of the pairs (partial choice, row of the
+    next message) of one array operation, and of cells written between checks of the deadline; a forecast's piece; steps
+    after which a short walk counts as long; and the row cap of a message (before dominance) in a race's first round."""
     many_parts: int = 1 << 12
     """Variables, or functions and constraints, from which a problem is large: the loop for narrow problems may solve it
     (the engine solves smaller ones, with better orders and bounds), and a plan's propagation has a time limit."""
@@ -81,6 +86,9 @@ class Tuning:
     """Bytes on disk requested ahead of the reads, and of a part of a large object written to a store. On 2 cores and a
     disk of 0.9 GB/s, reads with decoding went from 65 to 89 % of the disk's speed, and to 83 and 81 % with two and four
     times as many."""
+    buffered_bytes: int = 1 << 26
+    """Bytes collected on their way: a segment of a stored tree, which is then synced (a few tenths of a second of disk
+    time, and of lost work after a kill), and chunks of messages on disk that are cached."""
     work_bytes: int = 1 << 29
     """Maximum bytes of data made for faster work: bit sets of tables in probing, a block's messages, the rows of a
     group's tree."""
@@ -111,8 +119,6 @@ class Tuning:
     rows that a join tries, and a cell takes less time than a row."""
     smaller_share: float = 0.75
     """A complete table leaves the device as rows if they take less than this share of its bytes."""
-    listed_cell_bytes: int = 48
-    """Bytes of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
     part_bytes: int = 1 << 28
     """Bytes of a part of a table on its way from the device, if the device keeps nothing of the table."""
 
@@ -131,8 +137,6 @@ class Tuning:
     """Pieces before a forecast of the whole bucket: the number of rows of a piece varies."""
     most_streams: int = 16
     """Pieces at work at a time: more streams make pieces small."""
-    chunk_cache_bytes: int = 1 << 26
-    """Default cache size for chunks of messages on disk, in bytes."""
 
     # Operators out of core
     operator_streams: int = 4
@@ -165,8 +169,6 @@ class Tuning:
     once; a cautious choice, not a measurement."""
 
     # Disks, files and stores
-    written_cells: int = 1 << 24
-    """Cells that are examined and written between checks of the deadline."""
     parquet_buffer_bytes: int = 1 << 20
     """Buffer size of a column's stream. Without it, Arrow holds whole row groups, which may be as large as the file."""
 
@@ -294,8 +296,6 @@ class Tuning:
     other unpredicted effects were observed to compensate a factor of a hundred."""
     contention_factor: float = 2.0
     """Orders predicted to cost up to this many times the best one's rows run in the same round."""
-    first_cap: int = 1 << 20
-    """Row cap of a message (before dominance) in the first round: a fraction of a second's work."""
     narrow_bucket_seconds: float = 1e-3
     """Minimum time of a bucket in the engine, in seconds, for the choice of that loop."""
     narrow_cell_seconds: float = 4e-8
@@ -313,13 +313,9 @@ class Tuning:
     least_attempt_seconds: float = 1.0
     """Minimum time of a first bound that precedes the attempts, in seconds: it settles most photograph problems. Also
     the estimate of the greedy orders above which better orders are searched for, and an addition to each estimate."""
-    attempt_share: float = 0.125
-    """Time of that bound, and of that search, relative to the estimated elimination time."""
     attempt_allowance: float = 8.0
     """Time limit of a first attempt, as a multiple of the estimate. Two generated pedigrees took three and nine times
     their estimates, and giving up slightly early costs more than a hopeless attempt."""
-    attempt_limit_share: float = 0.85
-    """Share of the remaining time limit available to an attempt; bounds get the rest."""
 
     # Propagation
     propagates: bool = True
@@ -329,8 +325,6 @@ class Tuning:
     the processor some 20 ms, and a device needs start-up and transfer first."""
     scanned_rows_a_row: int = 16
     """Scanned rows that weigh as much as one joined row in the choice of a device by ``auto``."""
-    removal_batch_rows: int = 1 << 14
-    """Limit of rows of a table in a batch: beyond it, the rows take longer than the overhead of a separate call."""
     table_rounds: int = 64
     """Limit of rounds of a launch over tables on a device; the deadline is checked after each launch."""
     device_table_rows: int = 1 << 22
@@ -341,8 +335,6 @@ class Tuning:
     """Cells that the device reads in the time of one cell on the host; orders constraints by cost."""
     probe_part: int = 1 << 8
     """Limit of the probes of one thread at a time."""
-    probe_block: int = 1 << 12
-    """Probes from the same bounds; the next block starts from the bounds tightened by this one."""
     probe_device_block: int = 1 << 14
     """Probes from the same bounds on a device."""
     probe_device_rounds: int = 1 << 8
@@ -378,9 +370,6 @@ class Tuning:
     """Time to make a tree for a group of cases, in seconds for each variable, approximately."""
     joint_piece_numbers: int = 1 << 22
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
-    tree_segment_bytes: int = 1 << 26
-    """Size in bytes at which a segment of a stored tree is synced: a few tenths of a second of disk time, and of lost
-    work after a kill."""
     large_tree_cells: float = float(1 << 24)
     """Cells of all buckets of a first greedy order from which a tree is made only on request: its rows take a second or
     more."""
@@ -398,8 +387,6 @@ class Tuning:
     group_seconds: float = 3e-3
     """Approximate time of an order of a group, and to find a group for each target that is barren otherwise, in
     seconds."""
-    group_search_share: float = 0.2
-    """Time limit of the search for better orders, as a share of the estimated time of a tree."""
     group_orders: int = 200
     """Maximum orders tried for a tree."""
     group_order_noise: float = 0.15
