@@ -64,7 +64,7 @@ def test_its_optimum_is_that_of_the_whole(make, monkeypatch):
 def test_orders_come_first_and_the_attempt_costs_their_estimate():
     known, elimination = elimination_of(pedigree_like(30, 4))
     assert elimination.cost == 0.0
-    with tuned(least_attempt_seconds=0.0):  # the greedy orders are not enough
+    with tuned(least_attempt_seconds=0.0, attempt_allowance=1e9):  # the greedy orders are not enough
         elimination.work(0.0, Deadline())
         assert elimination.cost == tuning().search_share * elimination._estimate
         elimination.work(0.0, Deadline())
