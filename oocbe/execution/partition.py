@@ -200,7 +200,7 @@ def parts(
 def _indices(inputs: Sequence[JoinInput], space: MemoryPlan) -> list[list[KeyIndex]]:
     """Indices of each source's runs, for cuts into pieces of several chunks; empty if one source cannot be cut so."""
     found = [runs_in_order(ordered.source, ordered.common) for ordered in inputs]
-    sizes = [sum(min(run.rows, tuning().least_stretches * run.stretch_rows) for run in runs) for runs in found]
+    sizes = [sum(min(run.rows, tuning().under_way * run.stretch_rows) for run in runs) for runs in found]
     if not all(found) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
         return []
     return [[KeyIndex(run, o.common, space.budget) for run in runs] for runs, o in zip(found, inputs, strict=True)]

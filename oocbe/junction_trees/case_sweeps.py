@@ -80,14 +80,14 @@ class CaseSweep:
         TimeLimitError : the deadline passed.
         """
         doubtful = np.arange(len(self._cases))
+        case_bytes = 2 * 8 * max(1, self._tree.message_rows)
+        room = min(tuning().work_bytes, int(available_memory() * tuning().small_share) // thread_count())
+        width = max(1, min(tuning().block_cases, room // case_bytes))
         if not is_log:
-            case_bytes = 2 * 8 * max(1, self._tree.message_rows)
-            room = min(tuning().work_bytes, int(available_memory() * tuning().small_share) // thread_count())
-            width = max(tuning().least_block_cases, min(tuning().block_cases, room // case_bytes))
             doubtful = self._run(doubtful, width, self._tree.is_log)
         if len(doubtful):
             check_deadline()
-            self._run(doubtful, tuning().least_block_cases, True)
+            self._run(doubtful, width, True)
         self._spare.clear()
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:

@@ -192,7 +192,7 @@ class HostProbes:
         count = len(variables)
         probes = Probes(variables, values, np.zeros(count, dtype=np.uint8))
         stop = current_flag()
-        part = max(1, min(tuning().probe_part, -(-count // max(1, thread_count()))))
+        part = max(1, -(-count // (tuning().parts_a_worker * max(1, thread_count()))))
 
         def work(first: int, last: int) -> None:
             try:

@@ -73,8 +73,7 @@ def sparse_binaries(seed, count):
     return LinearSystem.from_rows(rows, [0] * count, [1] * count)
 
 
-def test_many_probes_by_threads(tune):
-    tune(probe_part=32)
+def test_many_probes_by_threads():
     system = sparse_binaries(1, 120)
     bounds = propagate_bounds(system, backend="cpu")
     assert bounds.status == "fixpoint"

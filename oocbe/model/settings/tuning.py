@@ -48,7 +48,8 @@ class Tuning:
     disk by so much; a later attempt at elimination may take so many times as long as the one before; eliminations for a
     group of cases may take so many times as long as the group's tree, or its cases in a large block."""
     under_way: int = 2
-    """Parts of work of each kind for each thread, worker or store: one in progress, one waiting."""
+    """Parts of work of each kind for each thread, worker or store: one in progress, one waiting. Also the stretches of
+    a piece for cuts at the chunks' first keys: smaller pieces would read boundary chunks repeatedly."""
     parts_a_worker: int = 4
     """Minimum parts of a task for each worker or thread. With fewer, some wait for the last parts; with more, each part
     reads from more places. Also the rows of an operator's segment, as a multiple of ``segment_rows``."""
@@ -143,9 +144,6 @@ class Tuning:
     """Default maximum of streams: one thread a core, but no more than keep reads, kernels and writes busy."""
     most_run_rows: int = 1 << 23
     """Maximum rows of a run of a partition: beyond some 100 MB, larger runs make neither writes nor reads faster."""
-    least_stretches: int = 2
-    """Minimum stretches of a piece for cuts at the chunks' first keys: smaller pieces would read boundary chunks
-    repeatedly."""
     window_bits: int = 8
     """Usual number of varying bits of a window of a partition: 256 digits are one pass of the radix sort, and enough
     parts for most tables."""
@@ -333,8 +331,6 @@ class Tuning:
     """Codes of all tables take at most one part in so many of the device's free memory."""
     device_cells_at_once: int = 1 << 16
     """Cells that the device reads in the time of one cell on the host; orders constraints by cost."""
-    probe_part: int = 1 << 8
-    """Limit of the probes of one thread at a time."""
     probe_device_block: int = 1 << 14
     """Probes from the same bounds on a device."""
     probe_device_rounds: int = 1 << 8
@@ -349,8 +345,6 @@ class Tuning:
     block_cases: int = 64
     """Maximum cases in a block. It makes a row's overhead small; with more, the numbers of a row and of the messages
     that it reads exceed the L1 cache."""
-    least_block_cases: int = 8
-    """Minimum cases in a block, however large its messages are: a cache line of each row."""
     device_block_cases: int = 1 << 14
     """Maximum cases in a block on a device; with so many, every launch fills the device."""
     device_block_work: int = 1 << 37
