@@ -316,7 +316,7 @@ def joins_on_device(
 def _favour(needed: int, limit: int) -> float:
     """Permitted size of a complete message relative to its rows, if it needs ``needed`` of ``limit`` bytes."""
     numbers = tuning()
-    return numbers.favour if needed * numbers.favour <= limit else 1.0
+    return numbers.favour if needed <= limit / max(1.0, numbers.favour) else 1.0
 
 
 def _is_cheaper(bucket: BucketSizes, favour: float) -> bool:
