@@ -164,7 +164,7 @@ class Race:
         """
         self._standing.sort(key=lambda r: (r.expected_cost, r.number))
         # Before anything has run, predictions are uncorrected and most of them are worth a try.
-        factor = tuning().contention_factor if self._turn else tuning().hopeless_factor
+        factor = tuning().margin if self._turn else tuning().hopeless_factor
         line = self._standing[0].expected_cost * factor
         self._turn += 1
         failure: ResourceError | None = None

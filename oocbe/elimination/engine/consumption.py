@@ -233,7 +233,7 @@ def consumption_arrays(
     shifts, masks = consumption.parts
     given = np.zeros(len(masks), dtype=dtype)
     given[: len(prices)] = prices
-    ahead = consumption.ahead(separator, fields, min(tuning().consumption_bits, max(1, rows.bit_length() - 2)))
+    ahead = consumption.ahead(separator, fields, min(tuning().merged_bits, max(1, rows.bit_length() - 2)))
     return ConsumptionArrays(
         bits=consumption.bits,
         limit=consumption.limit | consumption.guards,

@@ -45,8 +45,9 @@ class Tuning:
     elimination or of a query; and the share of the remaining time that an attempt leaves to bounds."""
     margin: float = 4.0
     """Factor by which estimates are wrong at times. A bucket is given up if its forecast bytes exceed the free ones on
-    disk by so much; a later attempt at elimination may take so many times as long as the one before; eliminations for a
-    group of cases may take so many times as long as the group's tree, or its cases in a large block."""
+    disk by so much; orders run in the same round if their predicted costs differ by no more; a later attempt at
+    elimination may take so many times as long as the one before; eliminations for a group of cases may take so many
+    times as long as the group's tree, or its cases in a large block."""
     under_way: int = 2
     """Parts of work of each kind for each thread, worker or store: one in progress, one waiting. Also the stretches of
     a piece for cuts at the chunks' first keys: smaller pieces would read boundary chunks repeatedly."""
@@ -174,9 +175,8 @@ class Tuning:
     serial_work: int = 1 << 15
     """Expected work of a bucket join below which one thread is faster than several."""
     merged_bits: int = 12
-    """Maximum index bits of a merged lookup: 4,096 entries, since each bucket builds them in the first-level cache."""
-    consumption_bits: int = 8
-    """Bits of the separator's key that share one lookup; each bucket tabulates the consumption of their values."""
+    """Maximum index bits of a merged lookup, and bits of the separator's key that share a lookup of consumption: 4,096
+    entries, since each bucket builds them in the first-level cache."""
     pairs_a_value: int = 8
     """Substitutions tried per value, the cheapest first: each takes another pass over the rows with the value."""
 
@@ -292,8 +292,6 @@ class Tuning:
     hopeless_factor: float = 1000.0
     """Orders whose predicted rows exceed the best one's by this factor do not run in the first round. Dominance and
     other unpredicted effects were observed to compensate a factor of a hundred."""
-    contention_factor: float = 2.0
-    """Orders predicted to cost up to this many times the best one's rows run in the same round."""
     narrow_bucket_seconds: float = 1e-3
     """Minimum time of a bucket in the engine, in seconds, for the choice of that loop."""
     narrow_cell_seconds: float = 4e-8
