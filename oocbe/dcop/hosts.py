@@ -28,13 +28,11 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.parents import serving_child
+from oocbe.runtime.waiting import LOOK_UP_SECONDS
 from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
-
-WAIT_SECONDS = 0.05
-"""Interval between checks of the time limit while processes work, in seconds."""
 
 Work: TypeAlias = Sequence[Utility] | Mapping[str, int]
 """Input of a request to an agent: the UTIL messages of all children, or the VALUE message of the parent."""
@@ -170,7 +168,7 @@ class InProcesses:
         """Wait for an answer of any process; ResourceError where one has died, else errors as in this process."""
         while not self._answers:
             self._deadline.check()
-            for connection in wait(self._connections, WAIT_SECONDS):
+            for connection in wait(self._connections, LOOK_UP_SECONDS):
                 assert isinstance(connection, Connection)
                 self._receive(self._connections.index(connection))
         return self._answers.popleft()

@@ -22,7 +22,7 @@ from oocbe.elimination.orders.order import OrderChoice
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
 from oocbe.junction_trees.cliques import cliques_of
 from oocbe.junction_trees.compiled import CompiledTree, assembled, find_order, tree_of
-from oocbe.junction_trees.stored.folder import LARGEST_RECORD, check_new, unfinished
+from oocbe.junction_trees.stored.folder import check_new, unfinished
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, open_segment, packed, write_parts
 from oocbe.junction_trees.stored.tree import FORMAT_VERSION, StoredTree, make_tree, record_of, tree_from
 from oocbe.junction_trees.stored_problem import FORMAT_NAME, PROBLEM_DTYPES, RECORD_NAME, problem_arrays, write_arrays
@@ -125,7 +125,7 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such folder; expected a junction tree that was saved (oocbe compile)")
     try:
-        record = read_record(path / RECORD_NAME, LARGEST_RECORD, FORMAT_NAME)
+        record = read_record(path / RECORD_NAME, FORMAT_NAME)
     except FileNotFoundError:
         raise CorruptDataError(
             f"{path}: no {RECORD_NAME}, so this is no junction tree (oocbe compile makes one)"

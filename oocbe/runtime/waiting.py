@@ -14,8 +14,9 @@ from oocbe.runtime.interruption import END_SIGNALS
 
 Result = TypeVar("Result")
 
-LOOK_UP_SECONDS = 0.2
-"""Longest wait without a check, in seconds. A signal just before a thread blocks on a lock does not wake it."""
+LOOK_UP_SECONDS = 0.1
+"""Longest wait without a check of signals, the time limit and processes, in seconds. A signal just before a thread
+blocks on a lock does not wake it."""
 
 HANDLERS_BACK_SECONDS = 0.002
 """Interval between restorations of signal handlers while foreign code runs on its own thread, in seconds."""

@@ -45,8 +45,8 @@ ROWS, COMPLETE, COLUMNS, PARTS = "rows", "complete", "columns", "parts"
 variable, for other programs (:mod:`oocbe.tables.chunk_files`); tables of rows, end to end (:mod:`oocbe.tables.parts`).
 """
 
-LARGEST_MANIFEST = 1 << 28
-"""Bytes above which a manifest is not even read: a million chunks take a tenth of this."""
+LARGEST_RECORD = 1 << 28
+"""Bytes above which a record is not even read: the manifest of a million chunks takes a tenth of this."""
 
 
 class FileRecord(NamedTuple):
@@ -123,7 +123,7 @@ class Manifest:
         """
         path = folder / MANIFEST_NAME
         try:
-            content = read_record(path, LARGEST_MANIFEST, FORMAT_NAME)
+            content = read_record(path, FORMAT_NAME)
         except FileNotFoundError:
             if isinstance(folder, Path) and not folder.exists():
                 raise CorruptDataError(f"{folder}: there is no such folder; a stored table is one") from None
@@ -253,7 +253,7 @@ def render_record(content: dict[str, Any]) -> bytes:
     return f'{{"checksum":{crc32(text.encode())},"content":{text}}}\n'.encode()
 
 
-def read_record(path: Place, largest: int, format_name: str) -> dict[str, Any]:
+def read_record(path: Place, format_name: str, largest: int = LARGEST_RECORD) -> dict[str, Any]:
     """Content of a record with the given ``format``.
 
     Parameters

@@ -45,7 +45,7 @@ def place_of(path: str | Path | ObjectPath) -> Place:
     if isinstance(path, ObjectPath) or isinstance(place, Path):
         return place
     try:
-        content = read_record(place / POINTER_NAME, LARGEST_POINTER, POINTER_FORMAT)
+        content = read_record(place / POINTER_NAME, POINTER_FORMAT, LARGEST_POINTER)
     except FileNotFoundError:
         with suppress(OSError):
             place.size()

@@ -28,12 +28,10 @@ from oocbe.errors import EXIT_INTERRUPTED
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.runtime.interruption import END_SIGNALS, Interruption, current, heard
 from oocbe.runtime.parents import serving_child
+from oocbe.runtime.waiting import LOOK_UP_SECONDS
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
-
-LOOK_SECONDS = 0.1
-"""Seconds between two checks for a signal."""
 
 END_SECONDS = 10.0
 """Time limit of a process to end and remove its files before it is killed, in seconds."""
@@ -130,7 +128,7 @@ class SolvingProcesses(Generic[Task, Answer]):
 
     def _ready(self) -> list[_Process[Task]]:
         """Processes that have sent something, or have ended."""
-        found = wait([process.connection for process in self._processes], LOOK_SECONDS)
+        found = wait([process.connection for process in self._processes], LOOK_UP_SECONDS)
         return [process for process in self._processes if process.connection in found]
 
     def _received(self, process: _Process[Task], again: deque[_Attempt[Task]]) -> list[Answer]:

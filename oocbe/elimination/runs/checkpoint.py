@@ -32,9 +32,6 @@ from oocbe.tables.table import Table
 RECORD_FORMAT = "oocbe-message"
 """Format name in the record of a message."""
 
-LARGEST_RECORD = 1 << 20
-"""Bytes above which the record of a message is not even read: one with an embedded message takes a tenth."""
-
 
 class PublishedMessage(NamedTuple):
     """A message on disk, in memory where it was in its record.
@@ -157,7 +154,7 @@ class OrderCheckpoint:
         try:
             if self.folder.is_symlink():
                 raise CorruptDataError(f"{self.folder}: a link, which nothing in a run directory is")
-            record = read_record(record_path, LARGEST_RECORD, RECORD_FORMAT)
+            record = read_record(record_path, RECORD_FORMAT)
             if (record["run"], record["place"], record["scope"]) != (self._run, place, list(scope)):
                 raise CorruptDataError(f"{record_path}: belongs to another bucket or run")
             table = self._embedded(record, layout, dtype) if "keys" in record else self._stored(place, record)

@@ -49,9 +49,6 @@ FORMAT_VERSION = 1
 RUN_FORMAT = "oocbe-run"
 """Format name in the record of a run."""
 
-LARGEST_RECORD = 1 << 28
-"""Bytes above which a record is not even read: orders of ten thousand variables take a hundredth."""
-
 ORDER_PREFIX = "order-"
 """Beginning of the names of folders with the messages of one order."""
 
@@ -137,7 +134,7 @@ class RunDirectory:
         CorruptDataError : damaged. UnsupportedError : written by another version of the format.
         """
         try:
-            content = read_record(self.path / "run.json", LARGEST_RECORD, RUN_FORMAT)
+            content = read_record(self.path / "run.json", RUN_FORMAT)
         except FileNotFoundError:
             if messages_in(self.path):
                 raise CorruptDataError(
@@ -197,7 +194,7 @@ class RunDirectory:
 
     def _is_record(self, name: str) -> bool:
         try:
-            read_record(self.path / name, LARGEST_RECORD, RUN_FORMAT)
+            read_record(self.path / name, RUN_FORMAT)
         except CorruptDataError:
             return False
         return True
@@ -213,7 +210,7 @@ class RunDirectory:
 def record_in(folder: Path, what: str) -> dict[str, Any] | None:
     """Content of a record ``what``.json of a run; None if there is none. CorruptDataError where it is damaged."""
     try:
-        return read_record(folder / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
+        return read_record(folder / f"{what}.json", RUN_FORMAT)
     except FileNotFoundError:
         return None
 
@@ -261,7 +258,7 @@ def describe_run(folder: Path) -> dict[str, object]:
     CorruptDataError : a record is damaged. UnsupportedError : of another version of the format.
     FileNotFoundError : the run was removed meanwhile.
     """
-    run = read_record(folder / "run.json", LARGEST_RECORD, RUN_FORMAT)
+    run = read_record(folder / "run.json", RUN_FORMAT)
     if run.get("version") != FORMAT_VERSION:
         raise UnsupportedError(
             f"{folder}: a run directory of format version {run.get('version')}; this program reads {FORMAT_VERSION}"

@@ -30,14 +30,12 @@ from oocbe.execution.cluster.workers import DiskShareError, LostWorkError, Worke
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import CALLER, WORKER, Detail, active, waiting
+from oocbe.runtime.waiting import LOOK_UP_SECONDS
 from oocbe.tables.parts import PartsWriter
 
 Segment = TypeVar("Segment")
 Sent = TypeVar("Sent")
 Result = TypeVar("Result")
-
-LOOK_SECONDS = 0.1
-"""Interval between checks of the time limit and the workers, in seconds."""
 
 MOST_TRIES = 5
 """Number of lost workers after which a segment is abandoned: it may be the cause."""
@@ -134,7 +132,7 @@ class Dispatch(Generic[Segment, Sent, Result]):
                 self.deadline.check()
                 self.workers.check()
                 with waiting(CALLER, "wait for workers"):
-                    ended = wait(running, LOOK_SECONDS, FIRST_COMPLETED).done
+                    ended = wait(running, LOOK_UP_SECONDS, FIRST_COMPLETED).done
                 for future in ended:
                     for left in self._ended(future, running.pop(future)):
                         (alone if left.is_alone else again).append(left)

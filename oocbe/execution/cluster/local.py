@@ -22,6 +22,7 @@ from oocbe.execution.cluster.started_workers import Started, StartedWorkers, sta
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.parents import child_command, child_environment
+from oocbe.runtime.waiting import LOOK_UP_SECONDS
 from oocbe.tables.scratch import default_parent
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 """Address of scheduler and workers; their ports are not reachable through a network."""
-
-LOOK_SECONDS = 0.1
-"""Interval between checks of the processes, in seconds."""
 
 MOST_FAILURES = 3
 """Number of consecutive processes that exit by themselves, not killed, before any work; then the workers fail."""
@@ -127,7 +125,7 @@ class LocalWorkers(StartedWorkers):
 
     def _watch(self, started: Started, stopping: threading.Event) -> None:
         """Restart processes that have died."""
-        while not stopping.wait(LOOK_SECONDS):
+        while not stopping.wait(LOOK_UP_SECONDS):
             for place, worker in enumerate(self._running):
                 code = worker.process.poll()
                 if code is None:

@@ -41,9 +41,6 @@ SEGMENT_FORMAT = "oocbe-tree-rows"
 VERSION = 1
 """Version of both records."""
 
-LARGEST_RECORD = 1 << 28
-"""Maximum size of a record, in bytes; a larger one is not read."""
-
 
 def unfinished(target: Path) -> Path:
     """The folder in which a tree of that name is made."""
@@ -124,7 +121,7 @@ class TreeFolder:
         CorruptDataError : it is damaged.
         """
         try:
-            content = read_record(self.path / ORDER_NAME, LARGEST_RECORD, ORDER_FORMAT)
+            content = read_record(self.path / ORDER_NAME, ORDER_FORMAT)
         except FileNotFoundError:
             return None
         except CorruptDataError as error:
@@ -161,7 +158,7 @@ class TreeFolder:
     def _sound_segment(self) -> list[Made] | None:
         name = SEGMENT_NAME.format(self._segment)
         try:
-            content = read_record(self.path / f"{name}.json", LARGEST_RECORD, SEGMENT_FORMAT)
+            content = read_record(self.path / f"{name}.json", SEGMENT_FORMAT)
             found = [
                 Made(c, Piece(*piece), tuple(last), tuple(then), peak, (sums[0], sums[1], sums[2]))
                 for c, piece, last, then, peak, sums in content["pieces"]
