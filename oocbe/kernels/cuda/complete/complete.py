@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.bucket_axes import Axis, bucket_axes, cells, largest_divisor, merged
 from oocbe.kernels.cuda.complete.complete_product import LEAST_SHARED, MOST_SHARED, find_product, multiply
-from oocbe.kernels.cuda.complete.complete_runs import reduce_runs, scatter_runs
+from oocbe.kernels.cuda.complete.complete_runs import reduce_runs, scatter_cells
 from oocbe.kernels.cuda.complete.operation import CellOperation
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import kernel, launch
@@ -102,7 +102,7 @@ def _by_cells(values: list[Any], kept: list[Axis], gone: list[Axis], operation: 
 def _in_runs(values: list[Any], kept: list[Axis], gone: list[Axis], operation: CellOperation) -> Any:
     """The result for one large table, reduced or multiplied by another one, in memory order; None for other buckets."""
     if len(values) == 2 and not gone:
-        return scatter_runs(values, kept, operation)
+        return scatter_cells(values, kept, operation)
     if len(values) != 1 or not gone:
         return None
     parts = reduce_runs(values[0], kept, gone, operation)

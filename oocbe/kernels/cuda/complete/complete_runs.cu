@@ -129,42 +129,8 @@ struct ScatterHead {
     i64 run, lows, highs, runs;
 };
 
-// table and out (runs * run,) have the same layout; each value of the other function is used for many of their cells.
-extern "C" __global__ void __launch_bounds__(THREADS)
-scatter_runs(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out, VALUE infeasible, VALUE limit) {
-    __shared__ i64 by_ahead[THREADS];
-    const ScatterHead head = *(const ScatterHead *)plan;
-    const i64 *low_sizes = plan + sizeof(ScatterHead) / sizeof(i64), *low_strides = low_sizes + head.lows;
-    const i64 *high_sizes = low_strides + head.lows, *high_strides = high_sizes + head.highs;
-    const u32 run = (u32)head.run;
-    i64 low[CELLS];
-    #pragma unroll
-    for (int i = 0; i < CELLS; i++)
-        low[i] = place_of(threadIdx.x + i * THREADS, low_sizes, low_strides, (int)head.lows);
-    u32 turn = 0;
-    for (i64 place = blockIdx.x; place < head.runs; place += gridDim.x) {
-        if (turn == 0) {
-            __syncthreads();
-            i64 ahead = place + (i64)threadIdx.x * gridDim.x;
-            if (ahead < head.runs) by_ahead[threadIdx.x] = place_of(ahead, high_sizes, high_strides, (int)head.highs);
-            __syncthreads();
-        }
-        const VALUE *from = table + place * head.run, *by = other + by_ahead[turn];
-        VALUE *to = out + place * head.run;
-        turn = (turn + 1) % THREADS;
-        VALUE value[CELLS];
-        #pragma unroll
-        for (int i = 0; i < CELLS; i++)
-            if (threadIdx.x + i * THREADS < run) value[i] = __ldg(from + threadIdx.x + i * THREADS);
-        #pragma unroll
-        for (int i = 0; i < CELLS; i++)
-            if (threadIdx.x + i * THREADS < run)
-                to[threadIdx.x + i * THREADS] = clamped(combine(value[i], __ldg(by + low[i])), infeasible, limit);
-    }
-}
-
-// scatter_runs for runs that do not begin at lines of the second-level cache, and an other function of less than 2^32
-// cells: a block handles MOST_RUN contiguous cells regardless of runs, so that its reads and writes are aligned.
+// table and out (runs * run,) have the same layout; each value of the other function, of less than 2^32 cells, is used
+// for many of their cells. A block handles MOST_RUN contiguous cells regardless of runs: its accesses are aligned.
 extern "C" __global__ void __launch_bounds__(THREADS)
 scatter_cells(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out, VALUE infeasible, VALUE limit) {
     __shared__ u32 low_place[MOST_RUN], by_place[MOST_RUN + 1]; // of a run's cells; of the runs that a block has cells of
