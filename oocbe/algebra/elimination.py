@@ -62,13 +62,13 @@ class PreparedElimination:
 
     outer: Table
     inner: Table
-    groups: MatchedGroups
+    groups: MatchedGroups | None
     plan: EliminationPlan
     semiring: Semiring
     kernels: Backend
     piece_rows: int | None
 
-    def rows(self, low: int, high: int, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    def rows(self, low: int, high: int, groups: MatchedGroups | None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Result rows from outer rows ``low`` to ``high``, with their groups counted from ``low``."""
         keys, values = self.outer.keys, self.outer.values
         if high - low < len(values):
@@ -139,15 +139,16 @@ class JoinElimination(Step):
         """See :class:`Step`."""
         return joined_dtype(extents[0], extents[1], self.semiring, self.terms)
 
-    def prepare(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> PreparedElimination:
-        """Sort two tables by the variables that stay and find the groups that both have."""
+    def prepare(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None, matches: bool = True
+    ) -> PreparedElimination:
+        """Sort two tables by the variables that stay and find the groups that both have, unless the device does."""
         outer, inner = without_lonely(tables, (*self.kept, *self.gone), kernels, piece_rows)
         rows1, rows2 = (
-            arrange(
-                table, (*self.kept, *self.gone, *own), self._order(table, own, kernels), self.dtype, kernels, piece_rows
-            )
+            arrange(table, *self._scope_and_order(table, own, kernels, matches), self.dtype, kernels, piece_rows)
             for table, own in ((outer, self.own_outer), (inner, self.own_inner))
         )
+        on_device = kernels.name == "cuda"
         eliminated = outer.layout.select(self.gone)
         plan = EliminationPlan(
             outer_eliminated=move_plan(rows1.layout, eliminated),
@@ -155,24 +156,31 @@ class JoinElimination(Step):
             outer_run=field_masks(rows1.layout, (*self.kept, *self.own_outer)),
             inner_rank=field_masks(rows2.layout, (*self.kept, *self.own_inner)),
             outer_move=move_plan(rows1.layout, self.layout, (*self.kept, *self.own_outer)),
-            inner_move=move_plan(rows2.layout, self.layout, self.own_inner),
+            inner_move=move_plan(rows2.layout, self.layout, (*self.own_inner, *(self.kept if on_device else ()))),
+            kept=field_masks(self.layout, self.kept),
             eliminated_bits=eliminated.bits,
             words=self.layout.words,
         )
-        groups = match(rows1, rows2, self.kept, kernels, piece_rows)
+        groups = match(rows1, rows2, self.kept, kernels, piece_rows) if matches else None
         return PreparedElimination(rows1, rows2, groups, plan, self.semiring, kernels, piece_rows)
 
-    def _order(self, table: Table, own: tuple[str, ...], kernels: Backend) -> tuple[str, ...]:
-        """Variables to sort a table by, the least significant first.
+    def _scope_and_order(
+        self, table: Table, own: tuple[str, ...], kernels: Backend, matches: bool
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Scope of a table's arranged rows, and variables to sort them by, the least significant first.
 
-        A device sorts long runs by the eliminated variables as well: in one sort with the others, where there is one.
+        Groups of rows are matched where the shared variables have the same places in both tables. Otherwise, a sorted
+        table stays as it is, and another one is sorted by adjacent bits. A device sorts long runs by the eliminated
+        variables as well: in one sort with the others, where there is one.
         """
         order = (*own, *self.kept)
-        if kernels.name != "cuda" or (table.is_sorted and table.scope[-len(order) :] == order):
-            return order
+        is_in_order = table.is_sorted and table.scope[-len(order) :] == order
+        scope = (*self.kept, *self.gone, *own) if matches else table.scope if is_in_order else (*self.gone, *order)
+        if kernels.name != "cuda" or is_in_order:
+            return scope, order
         from oocbe.kernels.cuda.pairs.join_reduce import DENSE_BITS
 
-        return (*self.gone, *order) if table.layout.select(self.gone).bits > DENSE_BITS else order
+        return scope, (*self.gone, *order) if table.layout.select(self.gone).bits > DENSE_BITS else order
 
     def rows(
         self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
@@ -182,7 +190,7 @@ class JoinElimination(Step):
         is_small = 1 << part.layout.bits <= DOMAIN_CELLS * (part.rows + other.rows)
         if kernels.name == "cuda" and is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
             return self._looked_up(part, other, kernels)
-        join = self.prepare(tables, kernels, piece_rows)
+        join = self.prepare(tables, kernels, piece_rows, matches=kernels.name != "cuda")
         return join.rows(0, len(join.outer.values), join.groups)
 
     def _looked_up(self, part: Table, other: Table, kernels: Backend) -> tuple[NDArray[np.uint64], NDArray[Any]]:
@@ -270,6 +278,7 @@ class JoinElimination(Step):
         most = context.joined_rows(self.layout, self.dtype)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
+        assert join.groups is not None
         for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, partial(_met_rows, join, kernels)):
             keys, values = join.rows(low, high, groups)
             if len(values):

@@ -59,7 +59,9 @@ class EliminationPlan:
         layout for both tables.
     outer_run : uint64 (words of outer,), ones at all bits of the outer table but the eliminated ones.
     inner_rank : uint64 (words of inner,), ones at all bits of the inner table but the eliminated ones.
-    outer_move, inner_move : move plans into the result's key; the inner one omits the variables of the outer one.
+    outer_move, inner_move : move plans into the result's key; the inner one omits the variables of the outer one, but
+        on a device, where both have the shared kept variables.
+    kept : uint64 (words,), ones at the bits of the shared kept variables in the result's key.
     eliminated_bits : bits of the eliminated variables in that one word.
     words : words of the result's key.
     """
@@ -70,6 +72,7 @@ class EliminationPlan:
     inner_rank: NDArray[np.uint64]
     outer_move: NDArray[np.int64]
     inner_move: NDArray[np.int64]
+    kept: NDArray[np.uint64]
     eliminated_bits: int
     words: int
 
@@ -180,7 +183,7 @@ class Backend(Protocol):
         self,
         outer: tuple[Keys, Values],
         inner: tuple[Keys, Values],
-        groups: MatchedGroups,
+        groups: MatchedGroups | None,
         plan: EliminationPlan,
         combination: int,
         marginalisation: int,
@@ -189,7 +192,8 @@ class Backend(Protocol):
         """Join two tables and marginalise shared variables, without materialising joined rows.
 
         Both tables are sorted by the shared kept variables (most significant), then by their own variables; groups are
-        those of the shared kept variables, with table 1 the outer one. Values have one dtype.
+        those of the shared kept variables, with table 1 the outer one; a device finds them itself (None). Values have
+        one dtype.
         Returns keys (plan.words, rows) and values, sorted by the shared kept variables, then the outer table's own,
         then the inner table's own.
         """

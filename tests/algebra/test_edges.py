@@ -195,14 +195,16 @@ def test_an_unknown_setting_is_named_with_the_known_ones():
 
 
 @pytest.mark.parametrize(
-    ("domain", "is_sorted", "kernels", "order"),
-    [(100, False, "cuda", ("e", "a", "k")), (8, False, "cuda", ("a", "k")), (100, False, "cpu", ("a", "k")),
-     (100, True, "cuda", ("a", "k"))],
+    ("domain", "is_sorted", "kernels", "matches", "scope", "order"),
+    [(100, False, "cuda", False, "eak", "eak"), (8, False, "cuda", False, "eak", "ak"),
+     (100, False, "cuda", True, "kea", "eak"), (100, False, "cpu", True, "kea", "ak"),
+     (100, True, "cuda", False, "eak", "ak"), (100, True, "cuda", True, "kea", "ak")],
 )  # fmt: skip
-def test_long_runs_are_sorted_together_with_the_rest_on_a_device(domain, is_sorted, kernels, order):
-    """A second sort of the runs took longer than all else before the join."""
+def test_long_runs_are_sorted_together_with_the_rest_on_a_device(domain, is_sorted, kernels, matches, scope, order):
+    """A second sort of the runs took longer than all else before the join. A sorted table stays as it is."""
     layouts = [Layout(("e", own, "k"), (domain, 4, 4)) for own in ("a", "b")]
     keys, values = np.arange(4, dtype=np.uint64)[np.newaxis], np.arange(4, dtype=np.int32)
     tables = [Table(layout, keys, values, MAX_SUM, is_sorted) for layout in layouts]
     step = JoinElimination.of(tables, ("e",), [values[[0, -1]]] * 2)
-    assert step._order(tables[0], ("a",), SimpleNamespace(name=kernels)) == order
+    found = step._scope_and_order(tables[0], ("a",), SimpleNamespace(name=kernels), matches)
+    assert found == (tuple(scope), tuple(order))

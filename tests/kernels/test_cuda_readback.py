@@ -27,13 +27,12 @@ def test_numbers_arrive_in_order(dtype, count):
 def test_later_work_does_not_change_what_is_read():
     import cupy
 
-    from oocbe.kernels.cuda.transfer.readback import Readback, last_entries
+    from oocbe.kernels.cuda.transfer.readback import Readback
 
     array = cupy.arange(1000)
     readbacks = []
-    for turn in range(20):
+    for _ in range(20):
         array += 1
         readbacks.append(Readback(array[-1:], array[:1]))
-        assert last_entries(array, array[:5]) == [1000 + turn, 5 + turn]
     del array
     assert [readback.numbers().tolist() for readback in readbacks] == [[1000 + t, 1 + t] for t in range(20)]

@@ -7,6 +7,7 @@ import pytest
 
 from oocbe.kernels.cuda.buckets.flags import MOST_SUMMED, SUM_THREADS, prefix_sum
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.pairs.selection import PREFIX_TILE, PRODUCTS, UNITS, summed
 from oocbe.tables.limbs import greatest
 from tests.kernels.conftest import skip_without_gpu
 
@@ -29,6 +30,25 @@ def test_prefix_sums_of_short_and_long_lists(length, is_in_place):
     assert found.dtype == np.int64
     assert np.array_equal(found.get(), np.cumsum(counts))
     assert np.array_equal(given.get(), found.get() if is_in_place else counts)
+
+
+LISTS = [(5000,), (0, 3), (PREFIX_TILE, 0), (PREFIX_TILE + 1, 7 * PREFIX_TILE), (70_001, 2)]
+
+
+@pytest.mark.parametrize("lengths", LISTS)
+def test_one_or_two_prefix_sums_in_a_launch_and_their_totals(lengths):
+    random = np.random.default_rng(sum(lengths))
+    pairs = [random.integers(0, 2000, (2, length)) for length in lengths]
+    given = [tuple(cupy().asarray(numbers) for numbers in pair) for pair in pairs]
+    for term, parts, expected in (
+        (PRODUCTS, (1, 1), [first * second for first, second in pairs]),
+        (UNITS, (1, 8), [-(-p[0] // n) * -(-p[1] // 512) for p, n in zip(pairs, (1, 8), strict=False)]),
+    ):
+        summands = [(*pair, part) for pair, part in zip(given, parts, strict=False)]
+        found, totals = summed(term, *summands)
+        for sums, numbers in zip(found, expected, strict=True):
+            assert np.array_equal(sums.get(), [0, *np.cumsum(numbers)])
+        assert totals.numbers().tolist() == [numbers.sum() for numbers in expected]
 
 
 @pytest.mark.parametrize("rows", [1, 31, 257, 100_000, 1_000_003])

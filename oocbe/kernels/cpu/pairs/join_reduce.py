@@ -47,13 +47,14 @@ thread's buffers take some 70 bytes a row of the largest inner group."""
 def join_reduce(
     outer: tuple[NDArray[np.uint64], NDArray[Any]],
     inner: tuple[NDArray[np.uint64], NDArray[Any]],
-    groups: MatchedGroups,
+    groups: MatchedGroups | None,
     plan: EliminationPlan,
     combination: int,
     marginalisation: int,
     piece_rows: int | None = None,
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
     """Join and marginalise; see :meth:`oocbe.kernels.interface.Backend.join_reduce`."""
+    assert groups is not None
     keys, values = outer
     largest = int(groups.counts2.max()) if len(groups.counts2) else 0
     direct = plan.eliminated_bits <= DIRECT_BITS

@@ -4,7 +4,8 @@
 
 #define THREADS 256
 
-// values (rows,), at least one; extents i64 (2 * blocks,): least and greatest value of each block's rows.
+// values (rows,), at least one; extents i64 (2 * blocks,), which may be the host's:
+// least and greatest value of each block's rows.
 extern "C" __global__ void __launch_bounds__(THREADS) find_extents(const VALUE *values, i64 rows, i64 *extents) {
     __shared__ VALUE least[THREADS / 32], greatest[THREADS / 32];
     // The first value belongs to every block, so that no block is without rows.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
-from oocbe.kernels.cuda.transfer.readback import Readback
+from oocbe.kernels.cuda.transfer.readback import HostNumbers
 
 THREADS = 256
 """Threads of a block, as in the source."""
@@ -29,18 +29,18 @@ class Extents:
 
     def __init__(self, columns: Sequence[Any]) -> None:
         most = BLOCKS * multiprocessors(cupy().cuda.runtime.getDevice())
-        self._dtypes, found = [column.dtype for column in columns], []
-        for column in columns:
-            blocks = min(most, -(-len(column) // THREADS))
-            found.append(cupy().empty(2 * blocks, dtype=np.int64))
+        self._dtypes = [column.dtype for column in columns]
+        blocks = [min(most, -(-len(column) // THREADS)) for column in columns]
+        self._ends = 2 * np.cumsum(blocks, dtype=np.int64)
+        self._read = HostNumbers(2 * sum(blocks))
+        place = self._read.address
+        for column, count in zip(columns, blocks, strict=True):
             function = kernel("extents", "find_extents", VALUE=C_TYPES[column.dtype])
-            launch(function, blocks, THREADS, column, len(column), found[-1])
-        self._ends = np.cumsum([len(array) for array in found])
-        self._read = Readback(*found) if found else None
+            launch(function, count, THREADS, column, len(column), place)
+            place += 16 * count
+        self._read.queued()
 
     def read(self) -> list[NDArray[Any]]:
         """Least and greatest value of each column, in its dtype; waits for them."""
-        if self._read is None:
-            return []
-        parts = np.split(self._read.numbers(), self._ends[:-1])
+        parts = np.split(self._read.numbers(), self._ends)[:-1]
         return [np.array([part.min(), part.max()], dtype) for part, dtype in zip(parts, self._dtypes, strict=True)]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.modules import kernel, launch, or_null
 from oocbe.kernels.cuda.pairs.selection import (
     THREADS,
     WORDS_A_BLOCK,
@@ -38,7 +38,7 @@ def group_heads(*tables: tuple[Any, NDArray[np.uint64]]) -> list[Marked]:
         function = kernel("groups", "mark_heads")
         launch(function, -(-rows // ROWS_A_BLOCK), THREADS, keys, rows, packed_masks(masks), len(masks), bits)
         marks.append((bits, rows))
-    return counted_together(marks)
+    return counted_together(*marks)
 
 
 def starts_of(heads: Marked) -> Any:
@@ -58,19 +58,31 @@ def common_groups(keys1: Any, keys2: Any, masks: NDArray[np.uint64], piece_rows:
 
 def match_groups(keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64]) -> MatchedGroups:
     """Groups with equal masked keys, given their starts in each table as of :func:`group_starts`."""
+    bits = empty_bits(len(starts1) - 1)
+    found = find_partners(keys1, starts1, keys2, starts2, masks, bits)
+    matches = counted(bits, len(starts1) - 1)
+    places = [cupy().empty(matches.count, dtype=np.int64) for _ in range(4)]
+    blocks = -(-len(bits) // WORDS_A_BLOCK)
+    launch(
+        kernel("groups", "write_matches"), blocks, THREADS, bits, matches.before, len(bits), starts1, *found, *places
+    )
+    return MatchedGroups(*places)
+
+
+def find_partners(
+    keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64], bits: Any = None
+) -> list[Any]:
+    """Of each group of table 1: its number of rows, first row and number of rows of the group of table 2 with an equal
+    masked key, (groups,) int64 each; arguments as for :func:`match_groups`. A group without a partner has 0 rows there.
+
+    bits : the groups with a partner are marked there; None: nowhere.
+    """
     groups1, groups2 = len(starts1) - 1, len(starts2) - 1
     tables = (keys1, keys1.shape[1], starts1, groups1, keys2, keys2.shape[1], starts2, groups2)
     arguments = (*tables, packed_masks(masks), len(masks))
     tiles = -(-groups1 // THREADS)
     bounds = cupy().empty(tiles + 1, dtype=np.int64)
     launch(kernel("groups", "find_bounds"), -(-(tiles + 1) // THREADS), THREADS, *arguments, tiles, bounds)
-    bits, found = empty_bits(groups1), cupy().empty(groups1, dtype=np.int64)
-    launch(kernel("groups", "mark_matches"), tiles, THREADS, *arguments, bounds, bits, found)
-    matches = counted(bits, groups1)
-    places = [cupy().empty(matches.count, dtype=np.int64) for _ in range(4)]
-    blocks = -(-len(bits) // WORDS_A_BLOCK)
-    launch(
-        kernel("groups", "write_matches"), blocks, THREADS,
-        bits, matches.before, len(bits), found, starts1, starts2, *places,
-    )  # fmt: skip
-    return MatchedGroups(*places)
+    found = [cupy().empty(groups1, dtype=np.int64) for _ in range(3)]
+    launch(kernel("groups", "mark_matches"), tiles, THREADS, *arguments, bounds, or_null(bits), *found)
+    return found

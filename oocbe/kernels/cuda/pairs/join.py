@@ -8,8 +8,7 @@ import numpy as np
 
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
-from oocbe.kernels.cuda.pairs.selection import PRODUCTS, find_tiles, prefix_sum
-from oocbe.kernels.cuda.transfer.readback import last_entries
+from oocbe.kernels.cuda.pairs.selection import PRODUCTS, find_tiles, summed
 from oocbe.kernels.interface import MatchedGroups
 
 THREADS = 128
@@ -30,8 +29,8 @@ def join_rows(
     piece_rows: int | None = None,
 ) -> tuple[Any, Any]:
     """Join the rows of matched groups; see :meth:`oocbe.kernels.interface.Backend.join_rows`."""
-    places = prefix_sum(PRODUCTS, groups.counts1, groups.counts2)
-    rows = last_entries(places)[0]
+    (places,), total = summed(PRODUCTS, (groups.counts1, groups.counts2, 1))
+    rows = int(total.numbers()[0])
     keys, values = cupy().empty((words, rows), dtype=np.uint64), cupy().empty(rows, dtype=values1.dtype)
     blocks = -(-rows // PAIRS_A_BLOCK)
     if rows == 0:

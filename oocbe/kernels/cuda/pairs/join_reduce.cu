@@ -15,6 +15,7 @@
 #define THREADS 256
 #define LEAST_WIDTH 4
 #define CHUNK 512
+#define MOST_GROUPS (THREADS / LEAST_WIDTH + 2)
 
 #if SET_BITS == 32
 typedef u32 SET;
@@ -32,8 +33,9 @@ struct Side {
     i64 runs;
 };
 
-// Matched groups: inner runs from inner_starts on, inner_counts of them, and likewise outer ones. units, segments i64
-// (groups + 1,): the group's first unit, and its first pair of an outer run and a chunk of inner ones.
+// Groups of outer runs: inner runs from inner_starts on, inner_counts of them, which may be 0, and likewise outer ones.
+// units, segments i64 (groups + 1,): the group's first unit, and its first pair of an outer run and a chunk of inner
+// ones.
 struct Groups {
     const i64 *inner_starts, *inner_counts, *outer_starts, *outer_counts, *units, *segments;
 };
@@ -57,12 +59,13 @@ __device__ __forceinline__ u32 greatest_of_warp(u32 value) {
 
 // tiles i64 (blocks + 1,): group of each block's first unit; the last group at the end.
 __device__ __forceinline__ Unit find_unit(const Groups &groups, const i64 *tiles, i64 units, u32 width) {
-    __shared__ i64 firsts[THREADS / LEAST_WIDTH + 2];  // first units of the block's groups
+    __shared__ i64 held[MOST_GROUPS];  // first units of the block's groups, where most of them have inner runs
     Unit unit;
     u32 lane = lane_number();
     i64 first = tiles[blockIdx.x];
-    u32 count = (u32)(tiles[blockIdx.x + 1] - first) + 1;
-    for (u32 i = threadIdx.x; i < count; i += THREADS) firsts[i] = groups.units[first + i];
+    i64 count = tiles[blockIdx.x + 1] - first + 1;
+    const i64 *firsts = count <= MOST_GROUPS ? held : groups.units + first;
+    if (count <= MOST_GROUPS && threadIdx.x < count) held[threadIdx.x] = groups.units[first + threadIdx.x];
     __syncthreads();
     unit.lane = lane & (width - 1);
     unit.base = lane - unit.lane;
@@ -70,7 +73,7 @@ __device__ __forceinline__ Unit find_unit(const Groups &groups, const i64 *tiles
     unit.outers = unit.inners = 0;
     i64 number = (i64)blockIdx.x * (THREADS / width) + threadIdx.x / width;
     if (number < units) {
-        i64 local = upper_bound(firsts, (i64)0, (i64)count, number) - 1, group = first + local;
+        i64 local = upper_bound(firsts, (i64)0, count, number) - 1, group = first + local;
         i64 inner_runs = groups.inner_counts[group], chunks = (inner_runs + CHUNK - 1) / CHUNK;
         i64 into = number - firsts[local], chunk = 0;
         if (chunks > 1) {

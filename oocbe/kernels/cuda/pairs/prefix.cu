@@ -1,6 +1,6 @@
 // Exclusive prefix sums in one pass over memory (Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled
 // Look-back, 2016), and searches in them.
-// variants: TERM=0|1|2|3|4|5
+// variants: TERM=0|1|2|3|4
 #include "integers.cuh"
 
 // Many small blocks: while one waits for earlier tiles, others load entries.
@@ -15,8 +15,8 @@
 #define UP_TO (2ull << 62)
 #define SUM (ALONE - 1)
 
-// Summands: TERM 0 counts i64, 1 products of two counts i64, 2 set bits of u32 words, 3 counts u32; of the counts of
-// outer and inner runs of a group, 4 units of work (of `part` outer runs) and 5 segments of join_reduce.cu.
+// Summands: TERM 0 counts i64, 1 products of two counts i64, 2 set bits of u32 words, 3 counts u32; 4, of the counts of
+// outer and inner runs of a group, units of work of `part` outer runs (segments of join_reduce.cu: of 1).
 #define CHUNK 512
 #if TERM == 2 || TERM == 3
 typedef u32 ENTRY;
@@ -34,7 +34,7 @@ __device__ __forceinline__ u64 term(ENTRY first, ENTRY second, u64 part) {
 #elif TERM == 2
     return __popc(first);
 #else
-    return (TERM == 4 ? (first + part - 1) / part : first) * ((second + CHUNK - 1) / CHUNK);
+    return (part == 1 ? first : (first + part - 1) / part) * ((second + CHUNK - 1) / CHUNK);
 #endif
 }
 
@@ -67,15 +67,34 @@ __device__ u64 sum_before(u64 *states, i64 tile, u64 own, u32 lane) {
     return before;
 }
 
-// first, second ENTRY (n,), 16-byte aligned; out i64 (n + 1,), the total last. states u64 (tiles,) and counter u32 (1,)
-// are zero. Tiles are assigned in the order in which blocks start, so that a tile never waits for one without a block.
-extern "C" __global__ void __launch_bounds__(THREADS, 10)
-prefix_sum(const ENTRY *first, const ENTRY *second, u64 *out, i64 n, u64 part, u64 *states, u32 *counter) {
+// One sum: first, second ENTRY (n,), 16-byte aligned; out i64 (n + 1,), the total last.
+struct Sum {
+    const ENTRY *first, *second;
+    u64 *out;
+    i64 n;
+    u64 part;
+};
+
+// One sum or two; totals in the host's memory, or null.
+struct Sums {
+    Sum one, two;
+    u64 *totals;
+};
+
+// states u64 (tiles of all sums,) and counter u32 (1,) are zero. Tiles are assigned in the order in which blocks start,
+// so that a tile never waits for one without a block.
+extern "C" __global__ void __launch_bounds__(THREADS, 10) prefix_sum(Sums of, u64 *states, u32 *counter) {
     __shared__ u64 warp_sums[THREADS / 32], before;
     __shared__ i64 taken;
     if (threadIdx.x == 0) taken = atomicAdd(counter, 1u);
     __syncthreads();
-    i64 tile = taken;
+    i64 tile = taken, tiles = of.one.n > 0 ? (of.one.n + TILE - 1) / TILE : 1;
+    bool is_second = tile >= tiles;
+    if (is_second) tile -= tiles, states += tiles;
+    Sum sum_of = is_second ? of.two : of.one;
+    const ENTRY *first = sum_of.first, *second = sum_of.second;
+    u64 *out = sum_of.out, part = sum_of.part;
+    i64 n = sum_of.n;
     u32 lane = lane_number(), warp = threadIdx.x / 32;
     i64 start = tile * TILE + warp * (32 * ITEMS) + lane * TOGETHER;
     bool whole = (tile + 1) * TILE <= n;
@@ -121,7 +140,10 @@ prefix_sum(const ENTRY *first, const ENTRY *second, u64 *out, i64 n, u64 part, u
         if (lane < THREADS / 32) warp_sums[lane] = sum - mine;
         if (lane == 0) {
             before = found;
-            if ((tile + 1) * TILE >= n) out[n] = found + tile_sum;
+            if ((tile + 1) * TILE >= n) {
+                out[n] = found + tile_sum;
+                if (of.totals) of.totals[is_second] = found + tile_sum;
+            }
         }
     }
     __syncthreads();
@@ -138,8 +160,7 @@ prefix_sum(const ENTRY *first, const ENTRY *second, u64 *out, i64 n, u64 part, u
     }
 }
 
-// Group of the first row of each tile; places i64 (groups + 1,) strictly ascending, out i64 (tiles + 1,), the last
-// group last.
+// Group of the first row of each tile; places i64 (groups + 1,) ascending, out i64 (tiles + 1,), the last group last.
 extern "C" __global__ void find_tiles(const i64 *places, i64 groups, i64 tile_rows, i64 tiles, i64 *out) {
     i64 tile = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (tile < tiles) out[tile] = upper_bound(places, (i64)0, groups, tile * tile_rows) - 1;

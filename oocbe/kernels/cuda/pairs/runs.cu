@@ -113,14 +113,3 @@ read_eliminated(const u64 *keys, i64 rows, const u32 *bits, const i64 *before, P
     out[rows + row] = marked_before(bits, before, row, rows) - !head;
     if (!head && moved_word(keys, rows, row - 1, eliminated, moves) >= out[row]) *unsorted = 1;
 }
-
-// Convert groups of rows, which begin and end at runs, to groups of runs.
-extern "C" __global__ void __launch_bounds__(THREADS)
-count_runs(const i64 *row_starts, const i64 *row_counts, i64 groups, const u32 *bits, const i64 *before, i64 rows,
-           i64 *run_starts, i64 *run_counts) {
-    i64 group = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (group >= groups) return;
-    i64 first = marked_before(bits, before, row_starts[group], rows);
-    run_starts[group] = first;
-    run_counts[group] = marked_before(bits, before, row_starts[group] + row_counts[group], rows) - first;
-}

@@ -21,9 +21,6 @@ THREADS = 256
 MOST_RUNS = 1 << 32
 """Limit of the number of runs: a thread keeps their numbers in registers, in 32 bits each."""
 
-SIDE = np.dtype([(name, np.uint64) for name in ("starts", "sets", "eliminated", "values", "keys", "runs")])
-"""The source's struct of one table's arrays."""
-
 
 @dataclass(frozen=True)
 class Runs:
@@ -47,20 +44,10 @@ class Runs:
     values: Any
     keys: Any
 
-    def as_argument(self) -> NDArray[np.void]:
-        """The kernels' struct; valid while this object is alive."""
-        pointers = [
-            0 if a is None else a.data.ptr for a in (self.starts, self.sets, self.eliminated, self.values, self.keys)
-        ]
-        return np.array([(*pointers, self.heads.count)], dtype=SIDE)
-
-    def groups(self, row_starts: Any, row_counts: Any) -> tuple[Any, Any]:
-        """Groups of rows as groups of runs: first run and number of runs, int64 (groups,) each."""
-        groups = len(row_starts)
-        starts, counts = cupy().empty(groups, dtype=np.int64), cupy().empty(groups, dtype=np.int64)
-        arguments = row_starts, row_counts, groups, self.heads.bits, self.heads.before, self.heads.rows, starts, counts
-        launch(_other_kernel("count_runs"), -(-groups // THREADS), THREADS, *arguments)
-        return starts, counts
+    def as_argument(self) -> NDArray[np.uint64]:
+        """The source's struct ``Side``; valid while this object is alive."""
+        arrays = self.starts, self.sets, self.eliminated, self.values, self.keys
+        return np.array([*(0 if a is None else a.data.ptr for a in arrays), self.heads.count], dtype=np.uint64)
 
 
 def find_runs(

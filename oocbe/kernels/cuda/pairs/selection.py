@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import as_struct, kernel, launch
-from oocbe.kernels.cuda.transfer.readback import Readback
+from oocbe.kernels.cuda.transfer.readback import HostNumbers
 
 THREADS = 256
 """Threads of a block, as in the source."""
@@ -27,7 +27,7 @@ WORDS_A_BLOCK = THREADS
 MOST_WORDS = 64
 """Maximum number of key words whose masks are a kernel argument, by value."""
 
-COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS, SEGMENTS = range(6)
+COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS = range(5)
 """Codes of the summands of a prefix sum, as in the source."""
 
 
@@ -40,13 +40,13 @@ class Marked:
     bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
     before : int64 (words + 1,), marked rows before each word, all marked rows last.
     rows : total number of rows.
-    read, place : asynchronous copy of numbers to the host, and the place of the number of marked rows among them.
+    read, place : numbers on their way to the host, and the place of the number of marked rows among them.
     """
 
     bits: Any
     before: Any
     rows: int
-    read: Readback
+    read: HostNumbers
     place: int = 0
 
     @cached_property
@@ -55,21 +55,35 @@ class Marked:
         return int(self.read.numbers()[self.place])
 
 
-def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
+def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
     """Exclusive prefix sum of counts int64, products of two counts, set bits of words uint32, or other source terms.
 
     Returns int64 (entries + 1,), the sum of all last.
     """
-    entries = len(first)
-    out = cupy().empty(entries + 1, dtype=np.int64)
-    tiles = max(1, -(-entries // PREFIX_TILE))
-    # The counter is stored after the states, so that one call sets both to zero.
+    return _prefix_sums(term, [(first, first if second is None else second, 1)])[0]
+
+
+def summed(term: int, *summands: tuple[Any, Any, int]) -> tuple[list[Any], HostNumbers]:
+    """One or two prefix sums in one launch, of two lists (which may be the same) and the source's ``part`` each, and
+    their totals on their way to the host."""
+    totals = HostNumbers(len(summands))
+    return _prefix_sums(term, summands, totals), totals
+
+
+def _prefix_sums(term: int, summands: Sequence[tuple[Any, Any, int]], totals: HostNumbers | None = None) -> list[Any]:
+    found, words, tiles = [], list[int](), 0
+    for first, second, part in summands:
+        held = aligned(first), aligned(second), cupy().empty(len(first) + 1, dtype=np.int64)
+        found.append(held)
+        words += *(array.data.ptr for array in held), len(first), part
+        tiles += max(1, -(-len(first) // PREFIX_TILE))
     states = cupy().zeros(tiles + 1, dtype=np.uint64)
-    first = aligned(first)
-    second = first if second is None else aligned(second)
-    arguments = first, second, out, entries, part, states, states[tiles:]
-    launch(kernel("prefix", "prefix_sum", TERM=term), tiles, PREFIX_THREADS, *arguments)
-    return out
+    sums = np.array([*words, *[0] * (10 - len(words)), totals.address if totals else 0], dtype=np.uint64)
+    # The counter is stored after the states, so that one call sets both to zero.
+    launch(kernel("prefix", "prefix_sum", TERM=term), tiles, PREFIX_THREADS, sums, states, states.data.ptr + 8 * tiles)
+    if totals:
+        totals.queued()
+    return [out for _, _, out in found]
 
 
 def aligned(array: Any) -> Any:
@@ -87,13 +101,12 @@ def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
 
 def counted(bits: Any, rows: int) -> Marked:
     """Marks with their counts; does not wait for the device."""
-    return counted_together([(bits, rows)])[0]
+    return counted_together((bits, rows))[0]
 
 
-def counted_together(marks: Sequence[tuple[Any, int]]) -> list[Marked]:
-    """Marks, bits and number of rows each, with their counts, which are read together; does not wait for the device."""
-    befores = [prefix_sum(ONES, bits) for bits, _ in marks]
-    read = Readback(*befores, last=True)
+def counted_together(*marks: tuple[Any, int]) -> list[Marked]:
+    """One or two marks, bits and number of rows each, with their counts; does not wait for the device."""
+    befores, read = summed(ONES, *((bits, bits, 1) for bits, _ in marks))
     pairs = zip(marks, befores, strict=True)
     return [Marked(bits, before, rows, read, place) for place, ((bits, rows), before) in enumerate(pairs)]
 
