@@ -25,6 +25,9 @@ from tests.helpers.memory_disk import memory_folder
 # What a command line may consist of is the same each time that a test gives one.
 typer.testing._get_command = cache(typer.testing._get_command)
 
+# Tests are of compiled loops, whatever the machine has compiled; those of the interpreter set another number.
+os.environ.setdefault("OOCBE_INTERPRETED_SECONDS", "0")
+
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.
 settings.register_profile("oocbe", deadline=None)
 settings.load_profile("oocbe")

@@ -21,7 +21,8 @@ from oocbe.bounds.incumbent_model import SearchModel, search_model
 from oocbe.bounds.kernels.cpu.local_search import Settings, search
 from oocbe.bounds.kernels.cpu.search_state import SearchState
 from oocbe.errors import UnsupportedError
-from oocbe.kernels.cpu.jit import INTERPRETED_STEPS, interpreted, is_ready
+from oocbe.kernels.cpu.interpreter import interpreted
+from oocbe.kernels.cpu.jit import is_ready
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.runtime.compilation import working_time
@@ -46,6 +47,9 @@ RISE = 1.002
 
 CHUNK_WORK = 10_000_000
 """Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""
+
+INTERPRETED_WORK = 50_000
+"""The same of an interpreted call, which takes about 0.1 s."""
 
 LONGEST_CHUNK = 2000
 """Maximum number of iterations of one compiled call."""
@@ -123,7 +127,7 @@ class LocalSearch:
             self._state, self._settings = _initial_state(self._model)
             slots = int(self._model.model.start[-1])  # an iteration looks at all of them
             self._chunk = max(1, min(LONGEST_CHUNK, CHUNK_WORK // slots))
-            self._interpreted_chunk = max(1, min(LONGEST_CHUNK, INTERPRETED_STEPS // slots))
+            self._interpreted_chunk = max(1, min(LONGEST_CHUNK, INTERPRETED_WORK // slots))
 
     def take(self, value: int | float, assignment: Sequence[int]) -> None:
         """Continue from an assignment found elsewhere if it is better."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.counting.kernels.cpu.clause_learning import assign, watch_all
 from oocbe.counting.kernels.cpu.solver_state import ARENA, LITERALS, NUMBERS, ORIGINAL, UNIT, Solver
-from oocbe.kernels.cpu.jit import interpreted
+from oocbe.kernels.cpu.interpreter import interpreted
 from oocbe.runtime.deadline import current_flag
 
 Clause = tuple[int, ...]

@@ -14,7 +14,7 @@ import numba
 import pytest
 
 from oocbe import errors
-from oocbe.kernels.cpu import compiler, jit
+from oocbe.kernels.cpu import compiler, interpreter, jit
 from oocbe.runtime import (
     address_space,
     compilation,
@@ -223,7 +223,7 @@ def test_imports_are_written_so_that_the_key_finds_them():
         assert not wrong, source
 
 
-COMPILED = {"jit", "inline", "helper", "borrowing", "without_allocation"}
+COMPILED = {"jit", "jit_at_once", "inline", "helper", "borrowing", "without_allocation"}
 
 
 def names_outside_of_loops(tree):
@@ -257,7 +257,7 @@ def test_loops_that_only_loops_call_are_helpers():
         for path, tree in trees.items()
         if "/kernels/cpu/" in str(path.relative_to(package.parent))
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and decorators(node) & {"jit", "borrowing"}
+        if isinstance(node, ast.FunctionDef) and decorators(node) & {"jit", "jit_at_once", "borrowing"}
     }
     assert len(loops) > 50
     assert loops <= called
@@ -276,7 +276,7 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
     (package / "jit.py").write_text(Path(jit.__file__).read_text())
-    for module in (errors, compiler, *MODULES):
+    for module in (errors, compiler, interpreter, *MODULES):
         copied = tmp_path / Path(*module.__name__.split(".")).with_suffix(".py")
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_text(Path(module.__file__).read_text())

@@ -342,7 +342,7 @@ def compiled_loops() -> dict[str, tuple[str, str]]:
             if isinstance(node, ast.FunctionDef):
                 names = {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
                 has_loop = any(isinstance(inner, ast.For | ast.While) for inner in ast.walk(node))
-                if names & {"jit", "inline", "helper", "borrowing", "without_allocation"} and has_loop:
+                if names & {"jit", "jit_at_once", "inline", "helper", "borrowing", "without_allocation"} and has_loop:
                     source = ast.get_source_segment(text, node)
                     assert source is not None
                     found[f"{path.stem}.{node.name}"] = (source, text)

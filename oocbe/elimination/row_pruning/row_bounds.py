@@ -34,7 +34,6 @@ from oocbe.elimination.engine.row_bound import RowBound
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.errors import ValueRangeError
 from oocbe.kernels.cpu.buckets.outside_terms import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
-from oocbe.kernels.cpu.jit import call
 from oocbe.model.problem import Problem, relative_rounding
 from oocbe.runtime.deadline import check_deadline
 
@@ -330,7 +329,7 @@ class BoundSource:
         uses = (terms.start, terms.variable, terms.offset)
         parts = (terms.entries, terms.constant, terms.kind)
         arguments = (*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
-        total = call(sum_outside, len(terms.entries) + len(terms.variable), *arguments)
+        total = sum_outside(*arguments)
         prices: dict[int, int] = {}
         for term, number, price in terms.linear:
             if kept[term]:

@@ -28,8 +28,7 @@ from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from types import FunctionType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from oocbe.runtime.address_space import LOOPS_BYTES, require
 from oocbe.runtime.data_limit import data_limit
@@ -47,6 +46,7 @@ from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 from oocbe.kernels.cpu.compiler import Loop, compiler
+from oocbe.kernels.cpu.interpreter import Interpreter
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.deadline import current
 from oocbe.runtime.writable import can_be_written, private_scratch, write_whole
@@ -56,7 +56,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 """Environment variable with the folder of compiled loops."""
 
-_MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.(?!jit\b)\w+(?:\.\w+)*)")
+_MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.(?!jit\b|interpreter\b)\w+(?:\.\w+)*)")
 """Pattern of the package's loop modules in a source. This module compiles them; its settings are part of file names."""
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120  (half the time of a Path, at every start)
@@ -172,9 +172,6 @@ class _Cache(Cache):  # type: ignore[misc]
         """Nothing: a change of the code changes the files' names."""
 
 
-INTERPRETED_STEPS = 50_000
-"""Maximum steps of a loop that is interpreted instead of waiting for its compilation: about 0.1 s."""
-
 LOCK_POLL_SECONDS = 0.01
 """Time between two attempts to lock a file that another process holds while it compiles, which takes seconds."""
 
@@ -243,6 +240,11 @@ def jit(function: Function) -> Function:
     return _compiled(function)
 
 
+def jit_at_once(function: Function) -> Function:
+    """Compile a loop that is never interpreted, as its calls are long (decorator)."""
+    return _compiled(function, is_interpreted=False)
+
+
 def inline(function: Function) -> Function:
     """Inline a small helper into its callers' loops, without a call (decorator)."""
     return _compiled(function, inline="always")
@@ -276,7 +278,7 @@ def without_allocation(function: Function) -> Function:
     return _compiled(function, _nrt=False, no_cpython_wrapper=True)
 
 
-def _compiled(function: Function, **settings: Any) -> Function:
+def _compiled(function: Function, is_interpreted: bool = True, **settings: Any) -> Function:
     """Compile with Numba, and keep the result in this module's cache.
 
     No loop is called from C, so C wrappers are left out. Cached code is executed, so a settings file in the current
@@ -298,6 +300,19 @@ def _compiled(function: Function, **settings: Any) -> Function:
         return compile_here(signature)
 
     compiled.compile = compile_loop
+    if is_interpreted and "no_cpython_wrapper" not in settings:
+        interpreter = Interpreter(compiled, lambda signature: cache.missing(signature, compiled.targetctx.codegen()))
+        compile_for_arguments = compiled._compile_for_args
+
+        def function_for(*arguments: Any, **named: Any) -> Any:
+            """Numba calls this if no compiled signature fits, and then the result, with the same arguments."""
+            return (
+                interpreter
+                if not named and interpreter.takes(arguments)
+                else compile_for_arguments(*arguments, **named)
+            )
+
+        compiled._compile_for_args = function_for
     result: Function = compiled
     return result
 
@@ -312,23 +327,6 @@ def is_ready(loop: Function, *arguments: object) -> bool:
         return True
     missing = compiled._cache.missing(tuple(map(compiled.typeof_pyval, arguments)), compiled.targetctx.codegen())
     return missing is None or compiler.has_tried(missing)
-
-
-def call(loop: Function, steps: int, *arguments: object) -> Any:
-    """Call a loop of ``steps`` steps; interpreted if they are few, and the loop is not compiled yet."""
-    if steps > INTERPRETED_STEPS or is_ready(loop, *arguments):
-        return loop(*arguments)
-    return interpreted(loop)(*arguments)
-
-
-@cache
-def interpreted(loop: Function) -> Function:
-    """A loop, and the loops that it calls, for Python's interpreter: some hundred times slower than compiled."""
-    function: Any = loop.py_func  # type: ignore[attr-defined]
-    found = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-    loops = {name: interpreted(value) for name, value in found.items() if hasattr(value, "py_func")}
-    made: Any = FunctionType(function.__code__, {**function.__globals__, **loops}, function.__name__)
-    return cast(Function, made)
 
 
 class _Folders(NamedTuple):

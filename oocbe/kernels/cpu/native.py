@@ -6,12 +6,17 @@ the processor's operations: integers wrap around (the caller excludes that), flo
 
 from __future__ import annotations
 
+import ctypes
+import operator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.interpreter import stands_in
 from oocbe.kernels.cpu.jit import inline
 
 LINE_BYTES = 64
@@ -44,6 +49,9 @@ times = _binary("times", lambda builder, is_float, a, b: (builder.fmul if is_flo
 least = _binary("least", lambda builder, is_float, a, b: _compare(builder, is_float, "<", a, b))
 greatest = _binary("greatest", lambda builder, is_float, a, b: _compare(builder, is_float, ">", a, b))
 
+for _intrinsic, _function in ((plus, operator.add), (times, operator.mul), (least, min), (greatest, max)):
+    stands_in(_intrinsic)(_function)
+
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
@@ -64,6 +72,12 @@ def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
     The dtype is that of the array ``like``; the caller keeps the memory alive.
     """
     return carray(_pointer(address + first * like.itemsize, like), count)
+
+
+@stands_in(array_at)
+def _array_at(address: int, first: int, count: int, like: NDArray[Any]) -> NDArray[Any]:
+    memory = (ctypes.c_char * (int(count) * like.itemsize)).from_address(int(address) + int(first) * like.itemsize)
+    return np.frombuffer(memoryview(memory), like.dtype) if count else like[:0]
 
 
 def _line_copy(name: str, past_caches: bool) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.bounds.kernels.cpu.search_state import assign, rebuild, reprice, victim_of
-from oocbe.kernels.cpu.jit import jit, without_allocation
+from oocbe.kernels.cpu.jit import jit_at_once, without_allocation
 
 
 class Settings(NamedTuple):
@@ -152,7 +152,7 @@ def _record(state: Any) -> Any:
     return True
 
 
-@jit
+@jit_at_once
 def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: Any, iterations: Any, stop: Any) -> Any:
     """Run ``iterations`` of tabu search from ``state``, which is updated, with the random seed of this call.
 

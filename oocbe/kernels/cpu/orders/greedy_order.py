@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.kernels.cpu.interpreter import stands_in
 from oocbe.kernels.cpu.jit import helper, jit
 
 U64 = np.uint64
@@ -27,6 +28,11 @@ def count_bits(word: Any) -> Any:
     word = (word & U64(0x3333333333333333)) + ((word >> U64(2)) & U64(0x3333333333333333))
     word = (word + (word >> U64(4))) & U64(0x0F0F0F0F0F0F0F0F)
     return np.int64((word * U64(0x0101010101010101)) >> U64(56))
+
+
+@stands_in(count_bits)
+def _count_bits(word: Any) -> int:
+    return int(word).bit_count()
 
 
 @jit

@@ -1,0 +1,181 @@
+"""Loops in Python's interpreter while they are not compiled: the first tier of two.
+
+Compiling a loop takes 0.1 to 4 s, and a small problem calls dozens of loops for some milliseconds each, a hundredth of
+that when compiled. So the interpreter takes calls with few elements, until a loop has cost more than it may; then the
+caller waits for the compiler. Another process compiles loops that are likely to be called again in the meantime.
+
+Both tiers return the same: integers of the same value, floats up to the last digits of functions such as ``exp``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from oocbe.errors import UsageError
+from oocbe.kernels.cpu.compiler import Loop, compiler
+from oocbe.runtime.deadline import current
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+INTERPRETED_ELEMENTS = 20_000
+"""Maximum elements of the arguments of the first interpreted call of a loop: a pass over them takes about 10 ms."""
+
+LOOP_SECONDS = 1.0
+"""Seconds that the interpreter may spend on one loop: less than most compilations take."""
+
+PROCESS_SECONDS = 4.0
+"""The same of all loops of a process; ``OOCBE_INTERPRETED_SECONDS`` sets another number."""
+
+BACKGROUND_SECONDS = 0.02
+"""Interpreted seconds of a loop from which another process compiles it."""
+
+POLL_STEPS = 1024
+"""Steps of a range between two looks at the clock: about a millisecond."""
+
+_STAND_INS: dict[int, Any] = {}
+"""By identity of a loop or intrinsic that Python cannot interpret, or only slowly: the Python function in its place."""
+
+
+def stands_in(loop: Any) -> Callable[[Function], Function]:
+    """Interpret a function in place of a loop or an intrinsic (decorator)."""
+
+    def register(function: Function) -> Function:
+        _STAND_INS[id(loop)] = function
+        return function
+
+    return register
+
+
+@cache
+def interpreted(loop: Function) -> Function:
+    """A loop, and the loops that it calls, for Python's interpreter: some hundred times slower than compiled."""
+    function: Any = loop.py_func  # type: ignore[attr-defined]
+    found = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    loops = {name: interpreted(value) for name, value in found.items() if hasattr(value, "py_func")}
+    loops |= {name: _STAND_INS[id(value)] for name, value in found.items() if id(value) in _STAND_INS}
+    names = {**function.__globals__, "range": _timed_range, **loops}
+    made: Any = FunctionType(function.__code__, names, function.__name__)
+    made.__defaults__ = function.__defaults__
+    return cast(Function, made)
+
+
+@cache
+def _process_seconds() -> float:
+    text = os.environ.get("OOCBE_INTERPRETED_SECONDS", str(PROCESS_SECONDS))
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"OOCBE_INTERPRETED_SECONDS must be a number of seconds, not {text!r}") from None
+
+
+def _loop_seconds() -> float:
+    """Seconds for one loop; if the process has used up its own, each loop still gets some."""
+    seconds = _process_seconds()
+    return LOOP_SECONDS if Interpreter.all_seconds < seconds else min(seconds, BACKGROUND_SECONDS)
+
+
+class _OutOfTimeError(Exception):
+    """An interpreted call has taken too long."""
+
+
+_end = math.inf
+"""Time at which the interpreted call must have ended, on the clock of :func:`time.monotonic`; one thread interprets."""
+
+
+def _check_time() -> None:
+    if time.monotonic() >= _end:
+        raise _OutOfTimeError
+
+
+def _timed_range(*bounds: Any) -> Iterable[int]:
+    """A range for interpreted loops, which looks at the clock: most loops over many steps have one inside."""
+    _check_time()
+    numbers = range(*bounds)
+    return numbers if len(numbers) <= POLL_STEPS else _timed(numbers)
+
+
+def _timed(numbers: range) -> Iterator[int]:
+    for begin in range(0, len(numbers), POLL_STEPS):
+        _check_time()
+        yield from numbers[begin : begin + POLL_STEPS]
+
+
+class Interpreter:
+    """The calls of one loop that are interpreted.
+
+    A call that takes too long, or whose integers overflow (NumPy keeps the width of narrow ones, compiled code does
+    not), is undone and repeated compiled. Only the main thread interprets: other ones may share arrays that they write.
+    """
+
+    all_seconds = 0.0
+
+    def __init__(self, compiled: Any, missing: Callable[[Any], Loop | None]) -> None:
+        """``missing`` names a signature's loop if it is in no cache."""
+        self._compiled, self._find_missing = compiled, missing
+        self._seconds, self._elements = 0.0, 0
+        function = compiled.py_func
+        self._draws = "random" in function.__code__.co_names
+        self._is_refused = function.__closure__ is not None
+        self._missing: Loop | None = None
+
+    def takes(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether to interpret a call."""
+        if self._is_refused or threading.current_thread() is not threading.main_thread():
+            return False
+        limit, elements = _loop_seconds(), _elements(arguments)
+        if self._seconds >= limit:
+            return False
+        if elements > INTERPRETED_ELEMENTS and self._seconds * elements >= limit * self._elements:
+            return False
+        self._missing = self._find_missing(tuple(map(self._compiled.typeof_pyval, arguments)))
+        return self._missing is not None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Interpret a call, or repeat it compiled."""
+        global _end
+        before = [(array, array.copy()) for array in _arrays(arguments) if array.flags.writeable]
+        random_state = np.random.get_state() if self._draws else None
+        begin, end = time.monotonic(), _end
+        _end = min(end, begin + _loop_seconds())
+        try:
+            with np.errstate(over="raise", divide="ignore", invalid="ignore", under="ignore"):
+                return interpreted(self._compiled)(*arguments)
+        except BaseException as error:
+            for array, values in before:
+                array[...] = values
+            if not isinstance(error, Exception):
+                raise
+            self._is_refused = True
+        finally:
+            if random_state is not None:
+                np.random.set_state(random_state)
+            _end, seconds = end, time.monotonic() - begin
+            self._seconds += seconds
+            self._elements += _elements(arguments)
+            Interpreter.all_seconds += seconds
+            if self._seconds > BACKGROUND_SECONDS and self._missing is not None and current() is not None:
+                compiler.has_tried(self._missing)
+        return self._compiled(*arguments)
+
+
+def _elements(argument: Any) -> int:
+    if isinstance(argument, tuple):
+        return sum(map(_elements, argument))
+    return argument.size if isinstance(argument, np.ndarray) else 1
+
+
+def _arrays(argument: Any) -> Iterator[Any]:
+    if isinstance(argument, np.ndarray):
+        yield argument
+    elif isinstance(argument, tuple):
+        for part in argument:
+            yield from _arrays(part)

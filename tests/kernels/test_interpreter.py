@@ -1,0 +1,151 @@
+"""Loops that are not compiled yet are interpreted while they are short, and return what compiled ones do."""
+
+# ruff: noqa: NPY002  (compiled loops know no other generator)
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.errors import UsageError
+from oocbe.kernels.cpu import interpreter
+from oocbe.kernels.cpu.interpreter import Interpreter, interpreted
+from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.native import array_at
+from oocbe.kernels.cpu.orders.estimate import estimate_rows
+from oocbe.stress.networks import random_network
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "daily.spot"
+
+
+@jit
+def add_all(numbers, out):
+    out[0] = 7
+    for number in numbers:
+        out[1] += number
+    return numbers[0] + numbers[1]
+
+
+@jit
+def count(steps, out):
+    for step in range(steps):
+        out[0] += 1 + step - step
+    return out[0]
+
+
+@jit
+def draw(seed, out):
+    np.random.seed(seed)
+    for i in range(len(out)):
+        out[i] = np.random.randint(i + 1) + np.random.random()
+    return out[np.random.permutation(len(out))[0]]
+
+
+@jit
+def second(address, like):
+    return array_at(address, 1, 2, like)[1]
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The interpreter of a loop, as if the loop was in no cache."""
+    monkeypatch.setattr(Interpreter, "all_seconds", 0.0)
+    monkeypatch.setattr(interpreter, "_process_seconds", lambda: 60.0)
+    return lambda loop: Interpreter(loop, lambda signature: ("oocbe.none", loop.py_func.__name__, signature))
+
+
+def test_an_overflow_is_undone_and_repeated_compiled(made):
+    loop, out = made(add_all), np.zeros(2, dtype=np.int64)
+    assert loop.takes((np.array([3, 4], dtype=np.uint8), out))
+    assert loop(np.array([3, 4], dtype=np.uint8), out) == 7
+    assert out.tolist() == [7, 7]
+    assert loop.takes((np.array([200, 100], dtype=np.uint8), out))
+    assert loop(np.array([200, 100], dtype=np.uint8), out) == 300  # NumPy's uint8 holds no 300
+    assert out.tolist() == [7, 307]
+    assert not loop.takes((np.array([3, 4], dtype=np.uint8), out))
+
+
+def test_a_long_call_is_undone_and_repeated_compiled(made, monkeypatch):
+    loop, out = made(count), np.zeros(1, dtype=np.int64)
+    assert loop(50, out) == 50
+    monkeypatch.setattr(interpreter, "LOOP_SECONDS", 0.01)
+    assert loop(30_000_000, out) == 30_000_050
+    assert interpreter._end == float("inf")
+    assert not loop.takes((50, out))
+
+
+def test_many_elements_and_other_threads_are_left_to_compiled_loops(made):
+    loop, out = made(add_all), np.zeros(2, dtype=np.int64)
+    assert not loop.takes((np.zeros(interpreter.INTERPRETED_ELEMENTS, dtype=np.int64), out))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(loop.takes((out, out))))
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+def test_draws_are_those_of_compiled_loops_and_numpys_own_go_on_as_before(made):
+    before = np.random.get_state()[1].copy()
+    one, other = np.zeros(50), np.zeros(50)
+    assert made(draw)(11, one) == draw(11, other)
+    assert one.tolist() == other.tolist()
+    assert (np.random.get_state()[1] == before).all()
+
+
+def test_arrays_at_addresses(made):
+    values = np.array([1, 2, 3], dtype=np.int32)
+    assert made(second)(values.ctypes.data, values) == 3
+
+
+def test_estimates_are_equal():
+    starts, separators = np.array([0, 2, 5]), np.array([0, 1, 0, 1, 2], dtype=np.int32)
+    masks = np.array([0b0110, 0b1001, 0b1111, 0b0001] * 2, dtype=np.uint64)
+    arguments = (starts, separators, np.array([4, 4, 3]), np.array([0, 1, 2, 2]), np.array([1, 0]), np.array([0, 4]))
+    limits = (masks, 30, 5, np.full(2, np.inf), np.inf, np.zeros(1, dtype=np.int64))
+    own = interpreted(estimate_rows)(*arguments, *limits)
+    assert own.tolist() == estimate_rows(*arguments, *limits).tolist()
+
+
+def test_the_variable_must_be_a_number(monkeypatch):
+    monkeypatch.setenv("OOCBE_INTERPRETED_SECONDS", "none")
+    interpreter._process_seconds.cache_clear()
+    with pytest.raises(UsageError, match="must be a number of seconds, not 'none'"):
+        interpreter._process_seconds()
+    interpreter._process_seconds.cache_clear()
+
+
+def run(cache, seconds, *arguments):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "OOCBE_INTERPRETED_SECONDS": seconds}
+    command = [sys.executable, "-P", "-m", "oocbe", *map(str, arguments), "--json", "--quiet"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+TASKS = (("count",), ("kbest", "--k", "5"), ("logz",), ("marginals",), ("min-marginals",), ("optimum",))
+
+
+@pytest.mark.parametrize("task", TASKS, ids=[task[0] for task in TASKS])
+def test_a_first_run_answers_as_later_ones_do_and_compiles_nothing(task, tmp_path):
+    file = tmp_path / "small.wcsp"
+    oocbe.write(random_network(9, 3, 0.4, 0.3, seed=8), file)
+    first = run(tmp_path / "cache", "60", "solve", file, "--task", *task, "--order-seconds", "0")
+    assert not list((tmp_path / "cache").rglob("*.nbc")), "nothing is worth compiling"
+    later = run(os.environ.get("NUMBA_CACHE_DIR", ""), "0", "solve", file, "--task", *task, "--order-seconds", "0")
+    for name in ("value", "status", "count", "solutions", "minimum", "marginals", "variables", "log"):
+        assert json.dumps(first.get(name)) == json.dumps(later.get(name)) or np.allclose(
+            first[name], later[name], rtol=1e-12
+        )
+
+
+def test_the_example_is_solved_at_once_on_a_new_machine(tmp_path):
+    found = run(tmp_path / "cache", "60", "solve", EXAMPLE)
+    assert (found["status"], found["value"]) == ("optimal", 2112)
