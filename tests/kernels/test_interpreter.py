@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,18 @@ def test_a_first_run_answers_as_later_ones_do_and_compiles_nothing(task, tmp_pat
 def test_the_example_is_solved_at_once_on_a_new_machine(tmp_path):
     found = run(tmp_path / "cache", "60", "solve", EXAMPLE)
     assert (found["status"], found["value"]) == ("optimal", 2112)
+
+
+def test_loops_left_are_compiled_after_the_end(tmp_path):
+    """The child outlives its parent, and compiles what the parent did not wait for."""
+    code = (
+        "import numpy as np\nfrom oocbe.kernels.cpu import interpreter\n"
+        "from oocbe.kernels.cpu.pairs.ascent import ascent\n"
+        "interpreter.LEFT_SECONDS = 0.0\nprint(ascent(np.array([[1, 2, 1]], dtype=np.uint64)))"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "OOCBE_INTERPRETED_SECONDS": "60"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    end = time.monotonic() + 60
+    while not list(tmp_path.rglob("ascent*.nbc")):
+        assert time.monotonic() < end
+        time.sleep(0.05)

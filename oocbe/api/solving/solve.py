@@ -45,6 +45,7 @@ from oocbe.errors import (
 )
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
+from oocbe.model.semiring import Combination
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import presolved
@@ -129,10 +130,15 @@ def _solved_or_by_logarithms(
     if not prefers_logarithms(problem, options):
         try:
             return _solved(stack, options, history, begin, interruption)
-        except FloatRangeError:
-            if options.workdir is not None or not has_logarithms(problem):
+        except (FloatRangeError, TimeLimitError) as error:
+            is_last = options.workdir is not None or not has_logarithms(problem)
+            if isinstance(error, TimeLimitError):  # the search with bounds still gives one, and an assignment
+                is_product = problem.semiring.selects and problem.semiring.combination is Combination.MULTIPLY
+                is_last = is_last or not is_product or isinstance(error, RequestedEndError)
+            else:
+                why = OUT_OF_RANGE
+            if is_last:
                 raise
-            why = OUT_OF_RANGE
     with unlimited():  # partial results at a limit refer to them
         logarithms = Logarithms.of(problem, why)
     limit = options.time_limit

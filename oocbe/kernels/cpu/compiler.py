@@ -6,6 +6,7 @@ signals, does not compile by itself. This also keeps the compiler's memory out o
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import signal
@@ -41,6 +42,9 @@ MOST_BYTES = 100 << 20
 """Private memory of a child, in bytes, from which it ends after its loop within a limit on this process's data: Numba
 keeps all that it compiles. A child begins with 80 MiB, and the largest loops add 70."""
 
+LOW_PRIORITY = 10
+"""Nice value of a child whose parent has ended: nobody waits for it."""
+
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
 
@@ -65,6 +69,7 @@ class Compiler:
         self._running: dict[Loop, Child] = {}
         self._waiting: list[Loop] = []
         self._tried: set[Loop] = set()
+        self._left: dict[Loop, None] = {}
 
     def start(self, loop: Loop) -> None:
         """Compile a loop in a child, before other waiting loops, unless one compiles it already."""
@@ -110,6 +115,21 @@ class Compiler:
                 child[1].send(loop)
                 self._running[loop] = child
 
+    def leave(self, loop: Loop) -> None:
+        """Compile a loop after the end of this process, at a low priority."""
+        self._left[loop] = None
+
+    def compile_left(self) -> None:
+        """Start a child with the loops left to the end of this process, unless they were compiled."""
+        left = [loop for loop in self._left if loop not in self._tried]
+        self._left.clear()
+        if left:
+            with suppress(OSError):
+                connection = connected_child(MODULE, 1, is_silent=True)[1]
+                for loop in left:
+                    connection.send(loop)
+                connection.close()
+
     def close(self) -> None:
         """End the idle children."""
         with self._lock:
@@ -142,6 +162,8 @@ class Compiler:
 compiler = Compiler()
 """The one instance of this process."""
 
+atexit.register(compiler.compile_left)
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=compiler.forget)
 
@@ -164,14 +186,17 @@ def serve() -> None:
     from multiprocessing.connection import Connection  # deferred: the parent may need no child
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = Connection(int(sys.argv[1]))
+    connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
     with suppress(EOFError, OSError):
         while True:
             module, name, signature = connection.recv()
+            if os.getppid() != parent:
+                os.nice(LOW_PRIORITY - os.nice(0))
             loop = found(module, name)
             with suppress(Exception):  # the parent meets the error when it compiles the loop
                 loop.compile(signature)
-            connection.send(own_memory())
+            with suppress(OSError):  # the parent has ended, and left more loops
+                connection.send(own_memory())
 
 
 if __name__ == "__main__":

@@ -35,8 +35,9 @@ LOOP_SECONDS = 1.0
 PROCESS_SECONDS = 4.0
 """The same of all loops of a process; ``OOCBE_INTERPRETED_SECONDS`` sets another number."""
 
-BACKGROUND_SECONDS = 0.02
-"""Interpreted seconds of a loop from which another process compiles it."""
+LEFT_SECONDS, BACKGROUND_SECONDS = 0.02, 0.25
+"""Interpreted seconds of a loop from which another process compiles it: after the end of this one, or at once, when it
+competes with this one for the processors."""
 
 POLL_STEPS = 1024
 """Steps of a range between two looks at the clock: about a millisecond."""
@@ -80,7 +81,7 @@ def _process_seconds() -> float:
 def _loop_seconds() -> float:
     """Seconds for one loop; if the process has used up its own, each loop still gets some."""
     seconds = _process_seconds()
-    return LOOP_SECONDS if Interpreter.all_seconds < seconds else min(seconds, BACKGROUND_SECONDS)
+    return LOOP_SECONDS if Interpreter.all_seconds < seconds else min(seconds, LEFT_SECONDS)
 
 
 class _OutOfTimeError(Exception):
@@ -144,8 +145,8 @@ class Interpreter:
         global _end
         before = [(array, array.copy()) for array in _arrays(arguments) if array.flags.writeable]
         random_state = np.random.get_state() if self._draws else None
-        begin, end = time.monotonic(), _end
-        _end = min(end, begin + _loop_seconds())
+        begin, end, deadline = time.monotonic(), _end, current()
+        _end = min(end, begin + _loop_seconds(), math.inf if deadline is None else deadline.end)
         try:
             with np.errstate(over="raise", divide="ignore", invalid="ignore", under="ignore"):
                 return interpreted(self._compiled)(*arguments)
@@ -162,8 +163,10 @@ class Interpreter:
             self._seconds += seconds
             self._elements += _elements(arguments)
             Interpreter.all_seconds += seconds
-            if self._seconds > BACKGROUND_SECONDS and self._missing is not None and current() is not None:
+            if self._missing is not None and deadline is not None and self._seconds > BACKGROUND_SECONDS:
                 compiler.has_tried(self._missing)
+            elif self._missing is not None and self._seconds > LEFT_SECONDS:
+                compiler.leave(self._missing)
         return self._compiled(*arguments)
 
 
