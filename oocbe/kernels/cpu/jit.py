@@ -95,6 +95,7 @@ class _Cache(Cache):  # type: ignore[misc]
     def __init__(self, function: Any, folders: _Folders, settings: dict[str, object]) -> None:
         self._folders = folders
         self._function = function
+        self._files: dict[Any, str] = {}
         code = function.__code__
         self._name = f"{function.__qualname__.replace('<', '').replace('>', '')}-{code.co_firstlineno}"
         source = blake2b(code.co_code).hexdigest()
@@ -150,8 +151,10 @@ class _Cache(Cache):  # type: ignore[misc]
             _unlock()
 
     def _file(self, signature: Any, codegen: Any) -> str:
-        depends = f"{signature} {codegen.magic_tuple()} {self._versions}"
-        return f"{self._name}.{blake2b(depends.encode(), digest_size=12).hexdigest()}.nbc"
+        if signature not in self._files:  # a signature's text takes a tenth of a millisecond
+            depends = f"{signature} {codegen.magic_tuple()} {self._versions}"
+            self._files[signature] = f"{self._name}.{blake2b(depends.encode(), digest_size=12).hexdigest()}.nbc"
+        return self._files[signature]
 
     def _load(self, file: str, target_context: Any) -> Any:
         for folder in self._folders.all():
