@@ -225,6 +225,7 @@ def blank_node(root: Root, weight: NDArray[np.int64]) -> SearchNode:
         stale=np.ones(uses, dtype=np.uint8),
         left=np.ones(variables, dtype=np.int64),
         open_of=np.zeros(functions, dtype=np.int64),
+        is_sum=np.zeros(functions, dtype=np.uint8),
         tied=np.zeros(variables, dtype=np.int64),
         weight=weight,
         reach=np.zeros(variables, dtype=np.uint8),
@@ -240,7 +241,7 @@ def blank_node(root: Root, weight: NDArray[np.int64]) -> SearchNode:
         saved_number=np.zeros(len(root.tables.linear), dtype=np.int64),
         kept=np.empty(0, dtype=np.int32),
         parts=np.empty((0, 3), dtype=np.int64),
-        flips=np.empty(0, dtype=np.int64),
+        flips=np.empty(functions, dtype=np.int64),
         counts=np.zeros(5, dtype=np.int64),
     )
 
@@ -260,7 +261,7 @@ def with_room(blank: SearchNode) -> SearchNode:
     """A node with its own arrays, with the initial capacity of the undo arrays."""
     copies = {name: getattr(blank, name).copy() for name in SearchNode._fields if name not in READ_ONLY}
     parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
-    rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale),)}
+    rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale) + len(blank.open_of),)}
     for name, (length, *others) in rooms.items():
         copies[name] = np.empty((FIRST_ROOM * length, *others), dtype=copies[name].dtype)
     return blank._replace(**copies)
@@ -269,7 +270,7 @@ def with_room(blank: SearchNode) -> SearchNode:
 def first_bytes(blank: SearchNode) -> int:
     """Initial size of a node's undo arrays, in bytes."""
     parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
-    return FIRST_ROOM * (4 * len(blank.state) + 24 * parts + 8 * len(blank.stale))
+    return FIRST_ROOM * (4 * len(blank.state) + 24 * parts + 8 * (len(blank.stale) + len(blank.open_of)))
 
 
 def kept_bytes(node: SearchNode) -> int:

@@ -107,6 +107,8 @@ LOOPS = {
     "node_state.near_uses": ONE_PASS,
     "node_state._keep": NODE,
     "node_state.close": NODE,
+    "node_state._is_sum": NODE,
+    "node_state._weigh": NODE,
     "node_state.go_back": NODE,
     "node_state.begin_root": NODE,
     "piece_sweeps.number_rows": FLAG,

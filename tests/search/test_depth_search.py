@@ -299,8 +299,12 @@ def check_node(made):
     for f, (uses, table, live) in enumerate(left_of_functions(network, state)):
         scope = network.variable[list(uses)]
         assert node.open_of[f] == is_open[scope].sum()
+        if node.open_of[f] >= 2:
+            over = table[np.ix_(*(left[v] for v in scope))].squeeze()
+            assert node.is_sum[f] == (over.ndim == 2 and not np.diff(np.diff(over, axis=0), axis=1).any())
         for axis, use in enumerate(uses):
-            tied[scope[axis]] += node.weight[f] * (node.open_of[f] > is_open[scope[axis]])
+            is_beside_open = node.open_of[f] > is_open[scope[axis]]
+            tied[scope[axis]] += node.weight[f] * (is_beside_open and not node.is_sum[f])
             spare = np.where(live, table, 0).min(
                 axis=tuple(set(range(len(scope))) - {axis}), where=live, initial=REMOVED
             )
@@ -321,7 +325,7 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(depth_search, "NARROWER", 0.0)
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
-    nodes = gone = 0
+    nodes = gone = sums = 0
     for seed in range(30):
         problem = network(seed, arity)
         forbidden = [Constraint((v,), [[1]]) for v, size in enumerate(problem.sizes) if size == 3]  # gone at the root
@@ -333,8 +337,9 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
                 check_node(made)
                 nodes += 1
                 gone += int((made.shared.root.state == REMOVED).sum())
-    assert nodes > 20
-    assert gone > 20
+                sums += int(made._workers[0].node.is_sum.sum())
+    assert min(nodes, gone) > 20
+    assert sums > 2
 
 
 def test_loading_runs_the_loop_of_the_search(monkeypatch):
@@ -417,7 +422,7 @@ def test_values_that_the_first_assignment_rules_out_leave_the_search(seed, monke
         assert (known.lower, known.value) == (best, best)
         nodes.append(made.nodes)
     assert made._reduction.before is not None
-    assert 2 * nodes[1] <= nodes[0]
+    assert nodes[1] < nodes[0]
 
 
 def test_supply_of_few_near_stores_is_searched_before_linear_programs():

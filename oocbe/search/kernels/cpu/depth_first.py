@@ -246,4 +246,6 @@ def restore(
             bound = collect(network, node, v, bound, need, radius)
             if bound >= need:
                 return need
-    return ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)
+    bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)
+    node.counts[FLIPS] = 0  # nothing goes back beyond this node
+    return bound

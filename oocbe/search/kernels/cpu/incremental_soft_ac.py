@@ -18,7 +18,10 @@ error.
 
 **What it costs.** Only *stale* uses are visited. A use of a variable in a function is stale if the function may have
 more spare cost for the variable than at the last visit, because another variable lost a value or moved costs into it.
-Uses of removed values are not marked: their shares are meaningless.
+Uses of removed values are not marked: their shares are meaningless. A function that has become a *sum* over two open
+variables, such as a satisfied clause, or a cost of values that are gone, passes no cost from one to the other: it is
+given none, which leaves more for the others, and it does not count for branching. With this, Max-3-SAT took half of the
+nodes.
 
 **Related work.** This is called *soft arc consistency*: costs are moved until no single move raises the bound (EDAC: de
 Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc consistency: getting closer to full arc consistency in
@@ -40,6 +43,7 @@ from oocbe.kernels.cpu.jit import inline, without_allocation
 from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_pair, project_table, project_triple
 from oocbe.search.kernels.cpu.node_state import (
     ARITY,
+    FUNCTION,
     MEMBER,
     MESSAGE,
     MESSAGE_PLACE,
@@ -60,6 +64,7 @@ from oocbe.search.kernels.cpu.node_state import (
     keep_message,
     keep_values,
     mark_dirty,
+    note_sum,
 )
 
 MOST_PASSES = 16
@@ -159,8 +164,7 @@ def _mark_others(network: Any, node: Any, i: Any, further: Any) -> Any:
             w = near[i, THIRD + VARIABLE]
             node.reach[w] = max(node.reach[w], further)
         return
-    use = near[i, USE]
-    f = network.function[use]
+    use, f = near[i, USE], near[i, FUNCTION]
     for other in range(network.function_start[f], network.function_start[f + 1]):
         if other != use:
             mark_dirty(node, other, 1)
@@ -185,6 +189,8 @@ def propagate_removal(network: Any, node: Any, v: Any, values: Any, radius: Any)
         _mark_others(network, node, i, radius)
     if node.left[v] == 1:
         close(network, node, v, -1)
+    for i in range(network.use_start[v], network.use_start[v + 1]):
+        note_sum(network, node, node.near[i, FUNCTION])
 
 
 @inline
@@ -260,7 +266,7 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         elif arity == 3:
             _project_triple(network, node, i, start, size)
         else:
-            f = network.function[use]
+            f = node.near[i, FUNCTION]
             project_table(network, f, use - network.function_start[f], state, node.least, node.digits)
         if size == 2:
             _take_two(network, node, i, v, start)
@@ -279,9 +285,15 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         for a in range(length):
             cost = state[first + a]
             state[first + a] = cost if cost == REMOVED else np.int32(cost - low)
-    for a in range(size):
-        if state[start + a] != REMOVED and state[start + a] + bound >= need:
-            remove(network, node, v, a, radius)
+    before = node.left[v]
+    for a in range(length):
+        if state[first + a] != REMOVED and state[first + a] + bound >= need:
+            if node.left[v] == before:
+                keep_values(network, node, v)
+            state[first + a] = REMOVED
+            node.left[v] -= 1
+    if node.left[v] < before:
+        propagate_removal(network, node, v, before - node.left[v], radius)
     return bound
 
 
@@ -366,7 +378,9 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
     before, after = 0, 0
     for i in range(first, network.use_start[v + 1]):
         is_before, is_after = False, False
-        if node.near[i, ARITY] <= 3:
+        if node.is_sum[node.near[i, FUNCTION]]:
+            pass  # whatever it is given stays in it
+        elif node.near[i, ARITY] <= 3:
             w = node.near[i, OTHER + VARIABLE]
             is_before = left[w] > 1 and w < v
             is_after = left[w] > 1 and w > v
@@ -375,7 +389,7 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
                 is_before |= left[w] > 1 and w < v
                 is_after |= left[w] > 1 and w > v
         else:
-            f = network.function[node.near[i, USE]]
+            f = node.near[i, FUNCTION]
             for other in range(network.function_start[f], network.function_start[f + 1]):
                 w = network.variable[other]
                 if left[w] > 1:

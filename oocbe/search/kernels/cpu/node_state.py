@@ -21,10 +21,11 @@ NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
 """Indices of ``counts``: the node's unique number; lengths of saved states, parts and flips; total number of removed
 values over all nodes."""
 
-USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, TIE, TIED_VALUE, COLUMNS = 0, 1, 2, 3, 4, 5, 11, 17, 18, 19
+USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, TIE, TIED_VALUE = 0, 1, 2, 3, 4, 5, 11, 17, 18
+FUNCTION, COLUMNS = 19, 20
 """Columns of ``near`` for a use: itself; start of its part of a state; start of its function's table; number of the
-function's variables; stride of the use's own values; then the columns of the other variable, and of a second one; and
-the use's role in a tie."""
+function's variables; stride of the use's own values; then the columns of the other variable, and of a second one; the
+use's role in a tie; and its function."""
 
 MEMBER, SELECTOR = 1, 2
 """Roles in a *tie*: a function that only states that one variable, the member, has a value of a certain set exactly if
@@ -40,11 +41,13 @@ class SearchNode(NamedTuple):
 
     Attributes
     ----------
-    near : int32 (uses, 19), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; columns of
+    near : int32 (uses, 20), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; columns of
         other variables are empty for functions over more than three.
     state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
     left : int64 (variables,), number of remaining values. open_of : int64 (functions,), number of open variables.
-    tied : int64 (variables,), total weight of the functions with another open variable. weight : int64 (functions,).
+    is_sum : uint8 (functions,), 1 where a function over two open variables is a sum of functions of one each.
+    tied : int64 (variables,), total weight of the functions that are no sums, with another open variable.
+    weight : int64 (functions,).
     reach : uint8 (variables,), distance in functions up to which changes at each variable are propagated.
     failures : float64 (variables,), number of conflicts at each: its cheapest value alone costs half of
         ``need`` or more.
@@ -55,7 +58,8 @@ class SearchNode(NamedTuple):
     saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
         constraints,), the number of the node at which a part was last saved.
     kept : int32, concatenated saved parts. parts : int64 (parts, 3), start and length of each, and the variable if it
-        holds costs of values, or -1. flips : int64, twice the use, plus 1 if it was stale.
+        holds costs of values, or -1. flips : int64, twice the use, plus 1 if it was stale; or -1 - the function that
+        became a sum.
     counts : int64 (5,), see :data:`NUMBER`.
     """
 
@@ -64,6 +68,7 @@ class SearchNode(NamedTuple):
     stale: Any
     left: Any
     open_of: Any
+    is_sum: Any
     tied: Any
     weight: Any
     reach: Any
@@ -138,7 +143,7 @@ def near_uses(network: Any, need: Any) -> Any:
         f = network.function[use]
         begin, end = network.function_start[f], network.function_start[f + 1]
         near[i, USE], near[i, MESSAGE_PLACE] = use, network.message_start[use]
-        near[i, TABLE], near[i, ARITY] = network.table_start[use], end - begin
+        near[i, TABLE], near[i, ARITY], near[i, FUNCTION] = network.table_start[use], end - begin, f
         if end - begin > 3:
             continue
         step, column = 1, THIRD if end - begin == 3 else OTHER
@@ -213,6 +218,8 @@ def close(network: Any, node: Any, v: Any, sign: Any) -> Any:
         use = network.uses[i]
         f = network.function[use]
         node.open_of[f] += sign
+        if node.is_sum[f]:
+            continue
         for other in range(network.function_start[f], network.function_start[f + 1]):
             w = network.variable[other]
             if w == v:
@@ -224,8 +231,75 @@ def close(network: Any, node: Any, v: Any, sign: Any) -> Any:
 
 
 @without_allocation
+def _is_sum(network: Any, node: Any, f: Any) -> Any:
+    """Whether a function over two open variables is a sum of functions of one each, over their remaining values."""
+    state, tables = node.state, network.tables
+    begin, end = network.function_start[f], network.function_start[f + 1]
+    cell, step = network.table_start[end - 1], 1
+    start, size, stride, own_start, own_size, own_stride = 0, 0, 0, 0, 0, 0
+    for use in range(end - 1, begin - 1, -1):
+        v = network.variable[use]
+        first, values = network.value_start[v], network.value_start[v + 1] - network.value_start[v]
+        if node.left[v] == 0:
+            return False
+        if node.left[v] == 1:
+            a = 0
+            while state[first + a] == REMOVED:
+                a += 1
+            cell += a * step
+        elif own_size == 0:
+            own_start, own_size, own_stride = first, values, step
+        else:
+            start, size, stride = first, values, step
+        step *= values
+    base = -1
+    for a in range(size):
+        if state[start + a] == REMOVED:
+            continue
+        row = cell + a * stride
+        if base < 0:
+            base = row
+            continue
+        more, is_first = np.int32(0), True
+        for b in range(own_size):
+            if state[own_start + b] != REMOVED:
+                rise = np.int32(tables[row + b * own_stride] - tables[base + b * own_stride])
+                if not is_first and rise != more:
+                    return False
+                more, is_first = rise, False
+    return True
+
+
+@without_allocation
+def _weigh(network: Any, node: Any, f: Any, sign: Any) -> Any:
+    """Add a function's weight, times ``sign``, to each of its variables beside an open one."""
+    for use in range(network.function_start[f], network.function_start[f + 1]):
+        v = network.variable[use]
+        if node.open_of[f] > (node.left[v] > 1):
+            node.tied[v] += sign * node.weight[f]
+
+
+@without_allocation
+def note_sum(network: Any, node: Any, f: Any) -> Any:
+    """Note if a function is a sum from now on: no cost passes through it, and no decision matters to it."""
+    if not node.is_sum[f] and node.open_of[f] == 2 and _is_sum(network, node, f):
+        _weigh(network, node, f, -1)
+        node.is_sum[f] = 1
+        node.flips[node.counts[FLIPS]] = -1 - f
+        node.counts[FLIPS] += 1
+
+
+@without_allocation
 def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
     """Restore all parts and flips saved after the first ``parts`` and ``flips``."""
+    for number in range(node.counts[FLIPS] - 1, flips - 1, -1):
+        flip = node.flips[number]
+        if flip < 0:
+            node.is_sum[-1 - flip] = 0
+            _weigh(network, node, -1 - flip, 1)
+        else:
+            node.stale[flip >> 1] = flip & 1
+    node.counts[FLIPS] = flips
     end = node.counts[KEPT]
     for number in range(node.counts[PARTS] - 1, parts - 1, -1):
         place, length, v = node.parts[number, 0], node.parts[number, 1], node.parts[number, 2]
@@ -241,9 +315,6 @@ def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
             if was_closed and count > 1:
                 close(network, node, v, 1)
     node.counts[KEPT], node.counts[PARTS] = end, parts
-    for number in range(node.counts[FLIPS] - 1, flips - 1, -1):
-        node.stale[node.flips[number] >> 1] = node.flips[number] & 1
-    node.counts[FLIPS] = flips
 
 
 @without_allocation
@@ -253,7 +324,7 @@ def has_room(node: Any) -> Any:
     return (
         counts[KEPT] + len(node.state) <= len(node.kept)
         and counts[PARTS] + len(node.left) + len(node.stale) + len(node.saved_number) <= len(node.parts)
-        and counts[FLIPS] + len(node.stale) <= len(node.flips)
+        and counts[FLIPS] + len(node.stale) + len(node.open_of) <= len(node.flips)
     )
 
 
@@ -274,6 +345,7 @@ def begin_root(network: Any, node: Any) -> Any:
     node.saved_stale[:] = counts[NUMBER]
     node.saved_number[:] = counts[NUMBER]
     node.open_of[:] = 0
+    node.is_sum[:] = 0
     node.tied[:] = 0
     node.left[:] = 1
     for v in range(len(node.left)):
@@ -283,3 +355,5 @@ def begin_root(network: Any, node: Any) -> Any:
         node.left[v] = count
         if count > 1:
             close(network, node, v, 1)
+    for f in range(len(node.open_of)):
+        note_sum(network, node, f)
