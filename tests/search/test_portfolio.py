@@ -13,7 +13,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.portfolio import PARAMETERS, Parameters, Portfolio, Terms
+from oocbe.search.portfolio import PARAMETERS, TERMS, Parameters, Portfolio, Terms
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Progress, SubSolver
 from tests.helpers.fake_clock import Clock
@@ -163,6 +163,14 @@ def test_the_best_bound_gets_more_while_it_leads():
     before = leading.seconds
     setting.run(5.0)
     assert leading.seconds == before, "it had more than its share"
+
+
+def test_subproblems_that_lead_leave_a_third_to_depth_first_search():
+    setting = Setting(replace(PARAMETERS, idle_factor=1.0))
+    depth = setting.add("depth", TERMS["depth"])
+    setting.add("subproblems", TERMS["subproblems"], gains=lambda: 1)
+    setting.run(30.0)
+    assert depth.seconds >= 10.0
 
 
 @pytest.mark.parametrize(("near", "seconds"), [(0.0, 10.0), (PARAMETERS.near_seconds, 6.0)])
