@@ -46,6 +46,9 @@ Parameters = ParamSpec("Parameters")
 begun: float | None = None
 """When this process began, by :func:`time.perf_counter`, if it serves one command."""
 
+asked_limit: float | None = None
+"""Time limit of this process's command as it was given; its options have what the start of the process left of it."""
+
 ended_with: int | None = None
 """Exit code of this process's command, set at its end; later events do not change it."""
 

@@ -114,6 +114,7 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
         @functools.wraps(function)
         def run(**given: Any) -> int | None:
             options = options_from(given)
+            failures.asked_limit = options.time_limit
             problems = given["files"] if name == "solve" else []
             is_batch = len(problems) > 1 or any(map(Path.is_dir, problems))  # with a limit for each problem
             if failures.begun is not None and options.time_limit is not None and not is_batch:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe import __version__
+from oocbe.cli import failures
 from oocbe.cli.output import note, seconds
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ body {{ font-family: system-ui, sans-serif; max-width: 96rem; margin: 1.5rem aut
 main {{ columns: 24rem; column-gap: 2rem; }} .wide {{ column-span: all; }}
 section {{ overflow-x: auto; }} p {{ overflow-wrap: anywhere; }} th {{ white-space: nowrap; }}
 h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; border-bottom: 1px solid #8888; break-after: avoid; }}
-svg {{ width: 100%; height: auto; border-radius: 4px; }} td {{ font-variant-numeric: tabular-nums; }}
+svg {{ width: 100%; min-width: 36rem; height: auto; border-radius: 4px; }} td {{ font-variant-numeric: tabular-nums; }}
 </style></head><body>
 <h1>{title}</h1>
 <main>{body}</main>
@@ -115,7 +116,8 @@ def write_report(
         parts += _trace(trace)
     times = [(phase, seconds(spent)) for phase, spent in result.seconds.items()]
     parts += ["<h2>Time by phase</h2>", card("", times)]
-    settings = [(name.replace("_", "-"), value) for name, value in options.to_json().items()]
+    given = {**options.to_json(), "time_limit": failures.asked_limit}
+    settings = [(name.replace("_", "-"), value) for name, value in given.items()]
     parts += ["<h2>Settings</h2>", card("", settings), "<h2>Versions</h2>", card("", _versions())]
     title = escape(f"{result.problem}: {getattr(result, 'task', 'optimum')}, {result.status}")
     first, *others = "\n".join(parts).split("<h2>")

@@ -1,6 +1,7 @@
 """Pictures and what notebooks show: the numbers people look for, short, and drawn from what is there."""
 
 import re
+import time
 from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.cli import failures
 from oocbe.cli.main import app
 from oocbe.errors import UsageError
 from oocbe.formats import write
@@ -189,6 +191,14 @@ def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, sol
     assert "The value 2,112 is the weight of the photographs left out, which is minimised; the profit 12,042" in html
     assert html.count("<section") == html.count("<h2>") + 1
     assert oocbe.__version__ in html
+
+
+def test_a_report_has_the_limit_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "begun", time.perf_counter() - 2.5)  # the command's own limit is 57.5 s
+    page = tmp_path / "grid.html"
+    done = CliRunner().invoke(app, ["solve", GRID, "--report", str(page), "--time-limit", "60", "--quiet"])
+    assert done.exit_code == 0
+    assert re.search(r"time-limit</th><td[^>]*>60</td>", page.read_text())
 
 
 def test_a_report_has_what_each_solver_gained(tmp_path):
