@@ -198,6 +198,8 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         name, args = own.name, own.args
         if name in ("sum", "wsum"):
             weights, listed = args if name == "wsum" else ([1] * len(args), args)
+            if not all(map(_is_whole, weights)):
+                raise Unread("a sum with coefficients that are not whole, other than as the objective")
             products = (
                 call("mul", constant(int(w)), self._expression(part)) for w, part in zip(weights, listed, strict=True)
             )
@@ -244,19 +246,22 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         relations.maximises = not minimize
         if isinstance(expr, FloatSum):
             get_variables(list(expr.vars), self.user_vars)
-            coefficients, variables, relations.constant = expr.components()
-            for coefficient, own in zip(coefficients.tolist(), variables, strict=True):
-                v = self.solver_var(own)
-                functions.append(Function.from_array((v,), coefficient * relations.tables.values(v)))
-            return
-        get_variables(expr, self.user_vars)
-        total, defined = safen_objective(expr)
-        total = push_down_negation_objective(total)
-        total, more = decompose_objective(total, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
-        with _refused(expr):
-            for own in self.transform([*defined, *more]):
-                self._post(own)
-            relations.set_objective(_terms(self._expression(total)), not minimize)
+            weights, parts, relations.constant = expr.components()
+        else:
+            get_variables(expr, self.user_vars)
+            total, defined = safen_objective(expr)
+            total = push_down_negation_objective(total)
+            total, more = decompose_objective(total, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
+            with _refused(expr):
+                for own in self.transform([*defined, *more]):
+                    self._post(own)
+                if getattr(total, "name", "") != "wsum" or all(map(_is_whole, total.args[0])):
+                    relations.set_objective(_terms(self._expression(total)), not minimize)
+                    return
+            weights, parts = total.args
+        for weight, own in zip(weights, parts, strict=True):
+            v = relations.value_of(self._expression(own))
+            functions.append(Function.from_array((v,), float(weight) * relations.tables.values(v)))
 
     def has_objective(self) -> bool:
         """Whether something is optimised."""
@@ -362,7 +367,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     def _take(self, assignment: Sequence[int] | None, value: int | float | None) -> None:
         """Give the model's variables their values, or none, and the objective its own."""
-        is_whole = self._has_objective and value is not None and int(value) == value
+        is_whole = self._has_objective and value is not None and _is_whole(value)
         self.objective_value_ = int(value) if is_whole and value is not None else None
         for own in self.user_vars:
             if assignment is None:
@@ -404,6 +409,10 @@ def _rows(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Rows of a table, int64, with a star for any value."""
     found = np.array(rows, dtype=object)
     return np.where(found == ANY_VALUE, STAR, found).astype(np.int64)
+
+
+def _is_whole(number: float) -> bool:
+    return int(number) == number
 
 
 def _terms(total: Expression) -> list[tuple[int, Expression]]:

@@ -18,6 +18,7 @@ cp = pytest.importorskip("cpmpy", exc_type=ImportError)
 
 from cpmpy.exceptions import NotSupportedError  # noqa: E402
 from cpmpy.expressions import globalconstraints, globalfunctions  # noqa: E402
+from cpmpy.expressions.core import Operator  # noqa: E402
 from cpmpy.expressions.utils import argval, argvals  # noqa: E402
 from cpmpy.solvers.solver_interface import ExitStatus  # noqa: E402
 
@@ -301,6 +302,18 @@ def test_sums_of_floats_are_optimised() -> None:
     assert solver.solve()
     assert x.value().tolist() == [0, 3]
     assert solver.objective_value() is None
+
+
+def test_coefficients_of_an_objective_that_are_not_whole_are_kept() -> None:
+    """They were cut to integers: 0.3, 0.5 and 0.6 added up to 0."""
+    x, y, n = cp.boolvar(), cp.boolvar(), cp.intvar(0, 3)
+    weighted = Operator("wsum", [[0.3, -0.5, 0.25], [x, y, n * n - 4 * n]])
+    for sense, best in (("minimize", (0, 1, 2)), ("maximize", (1, 0, 0))):
+        solver = CPM_oocbe(cp.Model(**{sense: weighted}))
+        assert solver.solve()
+        assert (int(x.value()), int(y.value()), n.value()) == best
+    with pytest.raises(NotSupportedError, match="coefficients that are not whole"):
+        CPM_oocbe(cp.Model(weighted >= 1))
 
 
 def test_solutions_are_limited_by_number_and_time() -> None:
