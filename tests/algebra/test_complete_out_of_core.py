@@ -22,6 +22,7 @@ from oocbe import (
     to_complete,
     to_rows,
 )
+from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from tests.helpers.memory_disk import MEMORY_DISK
 from tests.helpers.table_models import check, model_join, model_maximise, model_of, rows_of
@@ -178,6 +179,18 @@ def test_a_small_result_of_large_tables_reads_each_a_few_times(memory_folder, mo
     expected = join_maximise(*tables, ["k", "m"])
     assert found.scope == expected.scope
     assert np.array_equal(found.to_complete().values, expected.values)
+
+
+def test_a_bucket_of_many_small_axes_is_not_cut_into_thousands_of_pieces():
+    """A step of a network of competitions: the cut that reads least has 8,192 pieces of 512 cells."""
+    one = (0, 1, 2, 3, 22, 23, 24, 4, 5, 6, 25, 7, 26, 27, 8, 28, 9, 29)
+    two = (10, 26, 11, 12, 13, 14, 24, 15, 28, 16, 17, 23, 18, 25, 19, 20, 21, 27, 22, 29)
+    sizes = dict.fromkeys(range(30), 2)
+    cuts = CompleteCuts(
+        tuple(range(22)), tuple(range(22, 30)), ((one, 8), (two, 8)), sizes, 8, CellRoom(4 << 20), stored=(False, True)
+    )
+    assert cuts.least_bytes <= 4 << 20
+    assert cuts.pieces * len(list(cuts.parts())) <= 1024
 
 
 def test_what_cannot_be_is_refused_and_leaves_nothing(memory_folder):
