@@ -1,8 +1,6 @@
 """Einsum in any semiring: contraction of dense and sparse arrays by joins and eliminations of tables.
 
-Dense operands are complete tables, sparse ones incomplete tables. A step of the path
-(:mod:`oocbe.api.contraction`) is one :func:`oocbe.join_marginalise`; if its tables exceed the memory limit, it
-writes its result to a scratch folder, piece by piece.
+Dense operands are complete tables, sparse ones incomplete tables; :mod:`oocbe.api.contraction` has the steps of a path.
 """
 
 from __future__ import annotations

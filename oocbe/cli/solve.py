@@ -215,7 +215,7 @@ def solve(
     if solution is not None and result.assignment is not None:
         from oocbe.formats.solutions import write_solution
 
-        write_solution(result, solution)  # before anything is printed, which may fail
+        write_solution(result, solution, problem.day)  # before anything is printed, which may fail
     missing = unproven = ""
     left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
     for task_of_proof in proofs:

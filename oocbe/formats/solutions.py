@@ -46,6 +46,7 @@ from typing import Any
 from oocbe.errors import FormatError, UsageError
 from oocbe.model.names import assignment_of, indices_of, value_index, warn_of_position
 from oocbe.model.parts import Variable
+from oocbe.model.photographs import ImagingDay
 from oocbe.model.problem import Problem, violations_of
 from oocbe.model.results.numerals import all_digits, digits, finite
 from oocbe.model.results.result import Result
@@ -313,11 +314,18 @@ def _is_index(text: str, variable: Variable) -> bool:
     return text.isdecimal() and int(text) < variable.size
 
 
-def write_solution(result: Result, path: str | Path) -> None:
-    """Write a result's assignment as text; :class:`UsageError` where the result has none."""
+def write_solution(result: Result, path: str | Path, day: ImagingDay | None = None) -> None:
+    """Write a result's assignment as text, or the schedule of a day as a table where the name ends in ``.csv``.
+
+    :class:`UsageError` where the result has no assignment.
+    """
     labels = result.labels
     if labels is None:
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
+    if day is not None and result.schedule is not None and Path(path).suffix.lower() == ".csv":
+        refuse_url(path, "a solution")
+        Path(path).write_text(day.csv(result.schedule), encoding="utf-8")
+        return
     write_assignment(labels, result.problem, result.semiring, result.value, path, result.assignment)
 
 

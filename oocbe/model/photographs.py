@@ -117,6 +117,15 @@ class ImagingDay:
             self.capacity,
         )
 
+    def csv(self, schedule: Schedule) -> str:
+        """A schedule as a table in CSV with a line for each photograph, those left out among them."""
+        taken = {t.name: (CAMERAS.get(t.camera, t.camera), t.memory) for t in schedule.taken}
+        lines = ["photograph,camera,group,weight,memory"]
+        for p in self.photographs:
+            camera, memory = taken.get(p.name, ("left out", 0))
+            lines.append(f"{p.name},{camera},{p.group or ''},{p.weight},{memory}")
+        return "\n".join([*lines, ""])
+
     def schedule(self, assignment: Sequence[int]) -> Schedule:
         """The schedule of an assignment (one value index per photograph, 0: omitted)."""
         taken = tuple(

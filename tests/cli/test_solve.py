@@ -1,5 +1,6 @@
 """``oocbe solve`` and ``plan`` on the shipped examples."""
 
+import csv
 import inspect
 import json
 import time
@@ -197,3 +198,14 @@ def test_flags_that_are_not_given_leave_the_environment_alone(monkeypatch):
     monkeypatch.setenv("OOCBE_SEED", "7")
     options = options_from({"seed": None, "order_seconds": "2", "file": "a.spot", "json": True})
     assert (options.seed, options.order_seconds) == (7, 2.0)
+
+
+def test_a_schedule_is_written_as_a_table_with_what_is_left_out(tmp_path):
+    target = tmp_path / "day.CSV"
+    content = json.loads(run(app, ["solve", "examples/daily.spot", "--solution", str(target), "--json"]).stdout)
+    table = list(csv.DictReader(target.read_text().splitlines()))
+    assert [row["photograph"] for row in table] == list(content["assignment"])
+    taken = [row for row in table if row["camera"] != "left out"]
+    assert [row["photograph"] for row in taken] == [t["name"] for t in content["schedule"]["taken"]]
+    assert sum(int(row["weight"]) for row in taken) == content["schedule"]["profit"]
+    assert sum(int(row["weight"]) for row in table if row not in taken) == content["value"]
