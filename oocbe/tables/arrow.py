@@ -42,7 +42,7 @@ def arrow_table(data: object) -> Any:
         return from_dataframe(data)
     raise UsageError(
         f"{type(data).__name__} has none of __arrow_c_stream__, __arrow_c_array__ and __dataframe__, by which tables "
-        "are exchanged"
+        f"are exchanged{'; give what its collect() returns' if hasattr(data, 'collect') else ''}"
     )
 
 

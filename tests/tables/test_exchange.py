@@ -180,6 +180,12 @@ def test_what_no_table_can_be_is_refused_with_its_place(columns, said):
         oocbe.Table.from_polars(polars.DataFrame(columns, strict=False))
 
 
+def test_a_lazy_frame_is_refused_with_the_call_that_helps():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(UsageError, match=r"^LazyFrame has none .* are exchanged; give what its collect\(\) returns$"):
+        oocbe.aggregate(polars.LazyFrame({"a": [0], "value": [1]}), group_by=["a"])
+
+
 def test_entries_outside_a_domain_are_named_with_their_row(tmp_path):
     parquet.write_table(
         arrow.table({"x": list(range(3000)), "s": ["u"] * 2999 + ["w"], "value": [0] * 3000}), tmp_path / "f"
