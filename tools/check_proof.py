@@ -127,7 +127,7 @@ class Checker:
         self.best: int | None = None
         self.is_satisfied = False
         self.last = 0
-        self.summed = Line({}, 0)
+        self.summed, self.most = Line({}, 0), 0  # the latest sum, and what it is at most
         self.preserved: set[str] | None = None
         self.excluded: dict[int, Line] = {}  # by solx
         self.listed: set[frozenset[str]] = set()  # true preserved variables of each solution
@@ -220,7 +220,7 @@ class Checker:
         """A constraint whose negation forces values that violate the latest sum."""
         found = constraints(text.partition(";")[0].split())
         forced, (terms, degree) = self.forced(found[0]), self.summed
-        most = sum(c * forced[n] if n in forced else max(c, 0) for n, c in terms.items())
+        most = self.most + sum(terms.get(n, 0) * value - max(terms.get(n, 0), 0) for n, value in forced.items())
         need(len(found) == 1 and most < degree, "the latest pol does not imply the constraint")
         return found[0]
 
@@ -254,6 +254,7 @@ class Checker:
         words = rest.split()
         if rule == "pol":
             self.summed = self.polish(words[:-1] if words and words[-1] == ";" else words)
+            self.most = sum(c for c in self.summed.terms.values() if c > 0)
             self.add(self.summed)
         elif rule == "rup":
             self.add(self.propagated(rest))

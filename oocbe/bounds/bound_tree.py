@@ -1,21 +1,23 @@
 """A tree of bounds: depth-first search with dual ascent, whose nodes keep what their bounds are sums of.
 
-The ascent is that of :mod:`oocbe.bounds.local_polytope`; forbidden tuples and values cost a little more than a limit,
-so that every conclusion is a bound. Branching is *strong*: each value of some variables is tried. The trees are small,
-as those who check a proof pay for each node.
+The ascent is that of :mod:`oocbe.bounds.local_polytope`; forbidden tuples cost a little more than a limit, so that
+every conclusion is a bound. A node removes the values whose reduced cost is too great, and ascends again without them.
+Then it splits the values of a variable: in halves where they are many, as one bound excludes a half, otherwise into the
+cheapest one and the others. Branching is *strong*: the parts of some variables are tried. The trees are small, as those
+who check a proof pay for each node.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
+from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, lower_shares, sweep
 from oocbe.bounds.row_tables import network_of
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.deadline import check_deadline, current_flag
@@ -35,8 +37,11 @@ PASSES = 30
 LITTLE = 0.01
 """Gain of a pass, relative to what is missing, below which the ascent of a node ends."""
 
-CANDIDATES = 12
-"""Variables whose values are tried before one is chosen."""
+CANDIDATES = 6
+"""Variables whose parts are tried before one is chosen."""
+
+MOST_TRIED = 8
+"""Values of a variable at most of which the cheapest one is a part of its own."""
 
 DEEPEST = 200
 """Decisions of a node at most."""
@@ -48,8 +53,8 @@ class Node(NamedTuple):
     Attributes
     ----------
     shares : of each use and value, what a function passes to the value. least : cost left in each function.
-    low : least cost of each variable's values. reduced : of each value, above ``low``. bound : the sum of ``least`` and
-    ``low``.
+    low : least cost of each variable's values. reduced : of each value, above ``low``; below 0 for removed values only.
+    bound : the sum of ``least`` and ``low``.
     """
 
     shares: NDArray[np.int64]
@@ -60,11 +65,18 @@ class Node(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A node, the variable whose values are its children (None: a leaf), and a child for each value not excluded."""
+    """A node and its children.
 
-    node: Node
-    variable: int | None
-    children: dict[int, Tree]
+    Attributes
+    ----------
+    steps : ascents, each with the values that are removed after it. parts : a part of the values that are left of a
+    variable, and the others, by number among all values; none at a leaf. children : without the second part, and
+    without the first.
+    """
+
+    steps: list[tuple[Node, list[int]]]
+    parts: tuple[list[int], ...] = ()
+    children: tuple[Tree, ...] = ()
 
 
 class BoundSearch:
@@ -86,89 +98,117 @@ class BoundSearch:
         limit: int,
         end: float,
     ) -> None:
-        self._first, self._limit, self._high = starts_of(sizes), SCALE * limit, SCALE * (limit + 1)
+        self._first, self._limit = starts_of(sizes), SCALE * limit
         self._end, self._numbers = end, 0
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *(table.ravel() for _, table in tables)])
         self._exact = np.where(flat == NEVER, NEVER, flat * SCALE)
-        scopes, lengths = [scope for scope, _ in tables], [table.size for _, table in tables]
-        starts = np.repeat(starts_of(lengths)[:-1], [len(scope) for scope in scopes])
-        self._network = network_of(scopes, sizes, starts, np.minimum(self._exact, self._high).astype(np.float64))
+        scopes = [scope for scope, _ in tables]
+        starts = np.repeat(starts_of([table.size for _, table in tables])[:-1], [len(scope) for scope in scopes])
+        capped = np.minimum(self._exact, SCALE * (limit + 1)).astype(np.float64)
+        self._network = network_of(scopes, sizes, starts, capped)
         values = [np.arange(*self._first[v : v + 2]) for v in self._network.variable]
         self._value = np.concatenate([np.zeros(0, dtype=np.int64), *values])
-        self._degree = np.bincount(self._network.variable, minlength=len(sizes))
-        self._costs = SCALE * costs
-        self._costs[list(barred)] += self._high
-        self._removed = np.zeros(len(costs), dtype=np.uint8)
+        self._weight = np.bincount(self._network.variable, minlength=len(sizes))
+        self._costs, self._barred = SCALE * costs, np.zeros(len(costs), dtype=np.uint8)
+        self._barred[list(barred)] = 1
 
     def tree(self) -> tuple[Node, Tree | None]:
         """The root, and its tree; None where the search reached a limit."""
-        root = self._ascend(np.zeros(len(self._value)), self._costs, PASSES)
-        return root, self._below(root, self._costs, frozenset())
+        node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred)
+        root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
+        return root, self._below(root, self._barred, 0)
 
-    def _below(self, node: Node, costs: NDArray[np.int64], decided: frozenset[int]) -> Tree | None:
-        check_deadline()
-        if node.bound > self._limit:
-            return Tree(node, None, {})
-        self._numbers += len(node.shares)
-        if self._numbers > MOST_NUMBERS or len(decided) >= DEEPEST or time.perf_counter() > self._end:
+    def _below(self, before: Node, removed: NDArray[np.uint8], depth: int) -> Tree | None:
+        steps, made = list[tuple[Node, list[int]]](), self._steps(before, removed, PASSES)
+        for node, values in made:
+            steps.append((self._settled(node, removed, before), values))
+            before, removed = steps[-1][0], self._without(removed, values)
+            self._numbers += len(node.shares)
+        if before.bound > self._limit:
+            return Tree(steps)
+        if self._numbers > MOST_NUMBERS or depth >= DEEPEST or time.perf_counter() > self._end:
             return None
-        v, children = self._variable(node, costs, decided), dict[int, Tree]()
-        if v is None:
-            return None
-        for a, own in self._values(node, costs, v):
-            child = self._below(self._ascend(node.shares, own, PASSES), own, decided | {v})
-            if child is None:
+        parts, children = self._chosen(before, removed), list[Tree]()
+        for part in parts[::-1]:
+            found = self._below(before, self._without(removed, part), depth + 1)
+            if found is None:
                 return None
-            children[a] = child
-        return Tree(node, v, children)
+            self._weight[np.searchsorted(self._first, part[0], side="right") - 1] += not found.parts
+            children.append(found)
+        return Tree(steps, parts, tuple(children)) if parts else None
 
-    def _values(self, node: Node, costs: NDArray[np.int64], v: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The values of a variable that reduced costs leave, each with the costs if the variable has it."""
-        begin, end = self._first[v : v + 2]
-        high = costs.copy()
-        high[begin:end] += self._high
-        for a in np.flatnonzero(node.bound + node.reduced[begin:end] <= self._limit).tolist():
-            own = high.copy()
-            own[begin + a] -= self._high
-            yield a, own
-
-    def _variable(self, node: Node, costs: NDArray[np.int64], decided: frozenset[int]) -> int | None:
-        """The variable with the least estimate of its children's trees; None if all are decided."""
-        missing, first = self._limit + 1 - node.bound, self._first[:-1]
-        left = np.add.reduceat(node.reduced < missing, first)
-        rise = np.add.reduceat(np.minimum(node.reduced, missing), first) / missing
-        best, least = None, math.inf
-        candidates = [v for v in np.argsort(-(rise + self._degree) / left, kind="stable").tolist() if v not in decided]
-        for v in candidates[:CANDIDATES]:
+    def _steps(self, node: Node, removed: NDArray[np.uint8], passes: int) -> list[tuple[Node, list[int]]]:
+        """Ascents from a node, and the values removed after each, until there are none."""
+        made = list[tuple[Node, list[int]]]()
+        while not made or made[-1][1]:
             check_deadline()
-            if best is not None and time.perf_counter() > self._end:
+            node = self._ascend(node, removed, passes)
+            dear = (node.bound <= self._limit) & (removed == 0) & (node.bound + node.reduced > self._limit)
+            made.append((node, np.flatnonzero(dear).tolist()))
+            removed = removed | dear
+        return made
+
+    def _without(self, removed: NDArray[np.uint8], values: list[int]) -> NDArray[np.uint8]:
+        made = removed.copy()
+        made[values] = 1
+        return made
+
+    def _parts(self, node: Node, removed: NDArray[np.uint8], v: int) -> tuple[list[int], list[int]]:
+        """Two parts of a variable's values that are left."""
+        begin, end = self._first[v : v + 2]
+        left = begin + np.flatnonzero(removed[begin:end] == 0)
+        is_first = left == left[np.argmin(node.reduced[left])]
+        if len(left) > MOST_TRIED:
+            is_first = left <= (left[0] + left[-1]) // 2
+        return left[is_first].tolist(), left[~is_first].tolist()
+
+    def _chosen(self, node: Node, removed: NDArray[np.uint8]) -> tuple[list[int], ...]:
+        """The parts with the least estimate of the children's trees; none if each variable has one value."""
+        missing, best, least = self._limit + 1 - node.bound, tuple[list[int], ...](), math.inf
+        left = np.add.reduceat(removed == 0, self._first[:-1], dtype=np.int64)
+        order = np.argsort(left / (self._weight + 1), kind="stable")
+        for v in order[left[order] > 1][:CANDIDATES].tolist():
+            if best and time.perf_counter() > self._end:
                 break
-            bounds = [self._ascend(node.shares, own, 1).bound for _, own in self._values(node, costs, v)]
-            estimate = sum(math.expm1(5 * max(0.0, min(1.0, (self._limit + 1 - b) / missing))) for b in bounds)
+            parts, estimate = self._parts(node, removed, v), 0.0
+            for part in parts:
+                last = self._steps(node, self._without(removed, part), 1)[-1][0]
+                gap = (self._limit + 1 - last.bound) / missing
+                estimate += math.expm1(5 * max(0.0, min(1.0, gap)))
             if estimate < least:
-                best, least = v, estimate
+                best, least = parts, estimate
         return best
 
-    def _ascend(self, given: NDArray[np.generic], costs: NDArray[np.int64], passes: int) -> Node:
-        """Continue the dual ascent from given shares."""
-        shares, network, stop = given.astype(np.float64), self._network, current_flag()
-        left, best = costs + np.bincount(self._value, shares, len(costs)), self._node(np.rint(shares), costs)
+    def _ascend(self, given: Node, removed: NDArray[np.uint8], passes: int) -> Node:
+        """Continue the dual ascent from a node, with more values removed."""
+        shares, network, stop = given.shares.astype(np.float64), self._network, current_flag()
+        left, best, gone = self._costs + np.bincount(self._value, shares, len(removed)), None, removed.copy()
         for _ in range(passes):
-            sweep(network, True, shares, self._removed, left, True, stop)
-            sweep(network, False, shares, self._removed, left, True, stop)
+            before = None if best is None else best.bound
+            sweep(network, True, shares, gone, left, True, stop)
+            sweep(network, False, shares, gone, left, True, stop)
             ended, rest = shares.copy(), left.copy()
-            sweep(network, True, ended, self._removed, rest, False, stop)
-            before, found = best.bound, self._node(np.rint(ended), costs)
-            best = max(best, found, key=lambda node: node.bound)
-            if best.bound > self._limit or found.bound - before < LITTLE * (self._limit + 1 - before):
+            sweep(network, True, ended, gone, rest, False, stop)
+            found = self._node(np.rint(ended).astype(np.int64), removed)
+            best = found if best is None or found.bound > best.bound else best
+            if best.bound > self._limit:
                 break
-        return best
+            if before is not None and found.bound - before < LITTLE * (self._limit + 1 - before):
+                break
+        return self._node(given.shares, removed) if best is None else best
 
-    def _node(self, given: NDArray[np.float64], costs: NDArray[np.int64]) -> Node:
-        shares, least = given.astype(np.int64), np.empty(len(self._network.function_start) - 1, dtype=np.int64)
-        least_of_functions(self._network, self._exact, shares, self._removed, NEVER, least)
-        least[least == NEVER] = self._high
-        totals = costs.copy()
+    def _node(self, shares: NDArray[np.int64], removed: NDArray[np.uint8]) -> Node:
+        least = np.empty(len(self._network.function_start) - 1, dtype=np.int64)
+        least_of_functions(self._network, self._exact, shares, removed, NEVER, least)
+        least[least == NEVER] = self._limit + SCALE  # no tuple is left
+        totals = self._costs.copy()
         np.add.at(totals, self._value, shares)
-        low = np.minimum.reduceat(totals, self._first[:-1])
+        low = np.minimum.reduceat(np.where(removed == 0, totals, NEVER), self._first[:-1])
         return Node(shares, least, low, totals - np.repeat(low, np.diff(self._first)), int(least.sum() + low.sum()))
+
+    def _settled(self, node: Node, removed: NDArray[np.uint8], before: Node) -> Node:
+        """A node whose tuples with removed values cost their function's least at least: these values' shares are those
+        before, or less."""
+        shares = np.where(removed[self._value] == 1, before.shares, node.shares)
+        lower_shares(self._network, self._exact, node.least, removed, np.zeros_like(removed), NEVER, shares)
+        return self._node(shares, removed)

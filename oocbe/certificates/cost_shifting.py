@@ -2,10 +2,13 @@
 
 A function over several variables, or the clauses of its scope, have a *state* for each permitted row. For each value of
 a variable, the states of the rows with that value add up to the value's literal. These equations are derived once. A
-bound is a sum of them, and with the constraint that the objective improves, the sum of a node is a constraint that the
-literals chosen on the way to it violate, if the bound suffices. Then their clause follows from that one constraint
-(``rup``). So do the clauses of values whose reduced cost is too great. The clauses of all values of a variable add up
-to the clause of the parent.
+bound is a sum of them. With the constraint that the objective improves, the sum of a node is a constraint that its
+*decisions* violate, if the bound suffices: then their clause follows from that one constraint (``rup``). So do the
+clauses of values whose reduced cost is too great.
+
+A decision is a literal: the part of a variable's values that it excludes adds up to the literal's negation at most. The
+sum of a node has multiples of these inequalities, and of the added clauses of the values that were removed, so that no
+value contributes less than 0. The clauses of both decisions of a node add up to the clause of the node.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +47,13 @@ class Part(NamedTuple):
 
     rows: dict[Row, list[tuple[int, str, int]]]
     forbidden: dict[Row, int]
+
+
+class Removed(NamedTuple):
+    """Values that are removed, and the constraint that bounds their sum; None: a literal of the clause is the value."""
+
+    values: list[int]
+    line: int | None
 
 
 class Shifts(NamedTuple):
@@ -109,8 +119,8 @@ class ShiftedCosts:
     Parameters
     ----------
     formula : of the problem. derive : writes a line and returns its number. delete : constraints by number.
-    state : introduces the state of a row of a scope. found : the search. improving : number of the constraint that
-        limits the objective; None: there is none.
+    state : introduces the state of a row of a scope. define : introduces a literal that is true where several others
+        are. found : the search. improving : number of the constraint that limits the objective; None: there is none.
     """
 
     def __init__(
@@ -119,11 +129,13 @@ class ShiftedCosts:
         derive: Callable[[str], int],
         delete: Callable[[list[int]], None],
         state: Callable[[Row, Row], State],
+        define: Callable[[list[str]], State],
         found: Shifts,
         improving: int | None,
     ) -> None:
         self._formula, self._derive, self._delete, self._found = formula, derive, delete, found
-        self._improving, self._high = improving, SCALE * ((found.most or 0) + 1)
+        self._improving, self._define = improving, define
+        self._owner = np.repeat(np.arange(len(formula.problem.sizes)), np.diff(formula.first)).tolist()
         self._states: list[dict[Row, str]] = []
         self._uses: list[tuple[str, str]] = []  # of each use and value: states are at least, at most the literal
         self._ones: list[tuple[str, str]] = []  # of each part: states are at least, at most 1
@@ -136,44 +148,91 @@ class ShiftedCosts:
         """Write the tree; returns the number of the contradiction."""
         assert self._found.tree is not None
         parts = [] if self._improving is None else [f"{self._improving} {SCALE} *", *self._costs]
-        return self._close(self._found.tree, None, [*parts, *self._barred()], [])
+        return self._close(self._found.tree, None, [], parts, self._barred(), [])
 
     def bound(self) -> int:
         """Write the bound of the root, rounded up to an integer; returns its number."""
         found, root, share = self._found, self._found.root, iter(self._found.root.shares.tolist())
-        text = [*self._costs, *self._barred(), *self._moved(root, None)]
+        barred = self._barred()
+        text, rest = [*self._costs, *self._moved(root, None)], root.reduced.copy()
+        for (values, line), amount in zip(barred, self._amounts(root, barred), strict=True):
+            text += [f"{line} {amount} *"] if amount else []
+            rest[values] += amount
         for (scope, part), names, least in zip(found.parts.items(), self._states, root.least.tolist(), strict=True):
             own = [[next(share) for _ in range(self._formula.problem.sizes[v])] for v in scope]
             for row, name in names.items():
                 cost = SCALE * sum(c for c, _, _ in part.rows.get(row, ())) - least
                 cost -= sum(shares[a] for shares, a in zip(own, row, strict=True))
                 text += [f"{name} {cost} *"] if cost else []
-        text += [f"x{x + 1} {cost} *" for x, cost in enumerate(root.reduced.tolist()) if cost]
+        text += [f"x{x + 1} {cost} *" for x, cost in enumerate(rest.tolist()) if cost]
         return self._derive(f"pol {added(text)} {SCALE} d")
 
-    def _barred(self) -> list[str]:
-        return [f"{number} {self._high} *" for number in self._found.excluded.values()]
+    def _barred(self) -> list[Removed]:
+        excluded = self._found.excluded
+        values = [self._formula.first[v] + a for v, a in excluded]
+        return [Removed(values, self._derive(f"pol {added(map(str, excluded.values()))}"))] if excluded else []
 
-    def _close(self, tree: Tree, parent: Node | None, text: list[str], chosen: list[str]) -> int:
-        """Derive the clause that not all chosen literals are true, from the parent's sum and more."""
-        text = [*text, *self._moved(tree.node, parent)]
-        line = self._derive(f"pol {added(text)}") if text else 0
-        v, formula = tree.variable, self._formula
-        if v is None:
-            clause = self._refuted(chosen)
+    def _amounts(self, node: Node, reasons: list[Removed], paid: Sequence[int] = ()) -> list[int]:
+        """Multiples of the constraints of removed values, those before at least, so that no value is below 0."""
+        least = (0 if line is None else max(0, -int(node.reduced[values].min())) for values, line in reasons)
+        return [max(*pair) for pair in itertools.zip_longest(least, paid, fillvalue=0)]
+
+    def _close(
+        self,
+        tree: Tree,
+        before: Node | None,
+        paid: list[int],
+        text: list[str],
+        reasons: list[Removed],
+        chosen: list[str],
+    ) -> int:
+        """Derive the clause of some literals, from the parent's sum (text), and the multiples in it (paid)."""
+        line, used = 0, list[int]()
+        for node, values in tree.steps:
+            amounts = self._amounts(node, reasons, paid)
+            pairs = zip(reasons, itertools.zip_longest(amounts, paid, fillvalue=0), strict=True)
+            more = [f"{reason.line} {a - b} *" for reason, (a, b) in pairs if a > b]
+            text = [*text, *self._moved(node, before), *more]
+            last, line = line, self._derive(f"pol {added(text)}") if text else 0
+            self._delete([last])
+            before, paid, text = node, amounts, [str(line)] if line else []
+            if values:
+                clauses = [self._refuted([f"~x{x + 1}", *chosen]) for x in values]
+                used.append(self._derive(f"pol {added(map(str, clauses))}"))
+                reasons = [*reasons, Removed(values, used[-1])]
+                self._delete(clauses)
+        if tree.parts:
+            made, clauses = self._decision(tree.parts), []
+            for child, (literal, reason) in zip(tree.children, made, strict=True):
+                own = [*reasons, reason], [*chosen, literal]
+                clauses.append(self._close(child, before, paid, text, *own))
+            clause = self._derive(f"pol {added(map(str, clauses))} s")
+            used += [*clauses, *(reason.line for _, reason in made if reason.line is not None)]
         else:
-            literals = [formula.literal(v, a) for a in range(formula.problem.sizes[v])]
-            clauses = [self._refuted([*chosen, x]) for a, x in enumerate(literals) if a not in tree.children]
-            for a, child in tree.children.items():
-                own = [*([str(line)] if line else []), f"{formula.at_most[v]} {self._high} *"]
-                clauses.append(self._close(child, tree.node, own, [*chosen, literals[a]]))
-            clause = self._derive(f"pol {added(map(str, [*clauses, formula.at_least[v]]))} s")
-            self._delete(clauses)
-        self._delete([line] if line else [])
+            clause = self._refuted(chosen)
+        self._delete([*used, line])
         return clause
 
-    def _refuted(self, literals: list[str]) -> int:
-        return self._derive(f"rup {''.join(f'1 ~{x} ' for x in literals)}>= 1 ;")
+    def _decision(self, parts: tuple[list[int], ...]) -> list[tuple[str, Removed]]:
+        """The decisions without the second part, and without the first: what a clause has instead, and the reason."""
+        out = min(parts, key=len)
+        v, names = self._owner[out[0]], [f"x{x + 1}" for x in out]
+        rest, most = parts[out is parts[0]], self._formula.at_most[v]
+        if len(out) == 1:
+            made = [(names[0], Removed(out, None)), (f"~{names[0]}", Removed(rest, most))]
+        else:
+            name, implies, implied = self._define([f"~{x}" for x in names])
+            assert implies is not None and implied is not None
+            others = "".join(f" x{x + 1} +" for x in range(*self._formula.first[v : v + 2]) if x not in out)
+            size = len(out)
+            sides = f"{most}{others} {size - 1} * {implies} + {size} d", f"{implied} {most} +"
+            without, within = (self._derive(f"pol {side}") for side in sides)
+            self._delete([implies, implied])
+            made = [(f"~{name}", Removed(out, without)), (name, Removed(rest, within))]
+        return made if out is parts[1] else made[::-1]
+
+    def _refuted(self, clause: list[str]) -> int:
+        return self._derive(f"rup {''.join(f'1 {x} ' for x in clause)}>= 1 ;")
 
     def _moved(self, node: Node, parent: Node | None) -> list[str]:
         """What a node adds to the sum of its parent."""

@@ -159,7 +159,8 @@ class ProofWriter:
         """Write a search; returns the lower bound of its root, and the number of its constraint."""
         lower, number = -(-found.root.bound // SCALE), None
         if found.tree is not None or lower > self._proven:
-            planes = ShiftedCosts(self._formula, self._derive, self._delete, self._state, found, improving)
+            makers = self._derive, self._delete, self._state, self._defined
+            planes = ShiftedCosts(self._formula, *makers, found, improving)
             if found.tree is not None:
                 self._contradiction = planes.close()
             else:
@@ -264,14 +265,17 @@ class ProofWriter:
             return State(self._formula.literal(scope[0], row[0]), None, None)
         found = self._states[scope].get(row)
         if found is None:
-            self._named += 1
-            name, literals = f"z{self._named}", [self._formula.literal(*pair) for pair in zip(scope, row, strict=True)]
-            count, values = len(scope), " ".join(f"1 {x}" for x in literals)
-            implies = self._derive(f"red {count} ~{name} {values} >= {count} ; {name} -> 0")
-            negated = " ".join(f"1 ~{x}" for x in literals)
-            implied = self._derive(f"red 1 {name} {negated} >= 1 ; {name} -> 1")
-            found = self._states[scope][row] = State(name, implies, implied)
+            literals = [self._formula.literal(*pair) for pair in zip(scope, row, strict=True)]
+            found = self._states[scope][row] = self._defined(literals)
         return found
+
+    def _defined(self, literals: list[str]) -> State:
+        """A new variable that is true where all of some literals are."""
+        self._named += 1
+        name, count, values = f"z{self._named}", len(literals), " ".join(f"1 {x}" for x in literals)
+        implies = self._derive(f"red {count} ~{name} {values} >= {count} ; {name} -> 0")
+        negated = " ".join(f"1 {x[1:] if x[0] == '~' else f'~{x}'}" for x in literals)
+        return State(name, implies, self._derive(f"red 1 {name} {negated} >= 1 ; {name} -> 1"))
 
     def _sum(self, part: str) -> None:
         """Add an inequality, in reverse Polish notation, to those that give the bound."""

@@ -229,6 +229,35 @@ def test_search_closes_proofs_of_costs_over_several_variables(
         assert refused_mutations(random.Random(seed), opb.read_text(), proof.read_text(), 20) > 5
 
 
+def frequencies(seed: int, variables: int, size: int) -> Problem:
+    """Soft distances between frequencies, as in CELAR; no bound of the root is above 0."""
+    generator = np.random.default_rng(seed)
+    values = np.arange(size)
+    functions = [
+        Function.from_array(pair, int(generator.choice([1, 10, 100])) * (abs(values[:, None] - values) <= distance))
+        for pair in itertools.combinations(range(variables), 2)
+        for distance in generator.integers(size // 4, size // 2, 2).tolist()
+    ]
+    return Problem(tuple(Variable(str(v), size) for v in range(variables)), tuple(functions))
+
+
+@pytest.mark.parametrize(("variables", "size", "mutations"), [(4, 12, 30), (6, 16, 0)])
+def test_search_closes_proofs_of_many_values_by_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: int, size: int, mutations: int
+) -> None:
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 100)  # no elimination
+    for seed in range(examples(2)):
+        proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+        result = oocbe.solve(frequencies(seed, variables, size), proof=proof, opb=opb)
+        claim, text = claim_of(opb, proof), proof.read_text()
+        assert claim.lower == claim.upper == result.value and claim.lower > 0
+        states = math.comb(variables, 2) * size**2
+        assert 2 * states < text.count("\nred ") < 2 * states + 100  # a few decisions are literals of their own
+        if mutations:
+            assert not veripb_refuses(opb, proof)
+            assert refused_mutations(random.Random(seed), opb.read_text(), text, mutations) > mutations // 3
+
+
 def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
     for seed, is_solved in itertools.product(range(examples(4)), (True, False)):

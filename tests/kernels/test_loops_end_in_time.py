@@ -158,6 +158,7 @@ LOOPS = {
     "dual_ascent.sweep": FLAG,
     "dual_ascent.least_of_values": A_TABLE,
     "dual_ascent.least_of_functions": "one pass over the cells of all functions, of which there are at most 2^24",
+    "dual_ascent.lower_shares": "the cells of each function, once for each of its variables",
     "dual_ascent._reaches": "the variables of one function",
     "estimate.estimate_rows": FLAG,
     "outside_terms._least_entry": A_ROW,

@@ -150,3 +150,20 @@ def least_of_functions(network: Any, tables: Any, shares: Any, removed: Any, inf
         least_of_values(network, tables, f, 0, shares, removed, values, work)
         v = network.variable[network.function_start[f]]
         least[f] = values[: network.value_start[v + 1] - network.value_start[v]].min()
+
+
+@jit
+def lower_shares(network: Any, tables: Any, least: Any, removed: Any, nothing: Any, infinity: Any, shares: Any) -> Any:
+    """Lower the shares of removed values until their tuples cost ``least``, of each function, at least.
+
+    Types are as for :func:`least_of_values`. nothing : uint8 (values,), of zeros.
+    """
+    largest, work = _scratch(network)
+    values = np.full(largest + 1, infinity, dtype=least.dtype)
+    base = network.value_start[len(network.value_start) - 1]
+    for use in range(len(network.variable)):
+        f, v = network.function[use], network.variable[use]
+        least_of_values(network, tables, f, use - network.function_start[f], shares, nothing, values, work)
+        for a in range(network.value_start[v + 1] - network.value_start[v]):
+            if removed[network.value_start[v] + a] and values[a] < least[f]:
+                shares[network.message_start[use] - base + a] += values[a] - least[f]
