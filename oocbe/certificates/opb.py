@@ -109,7 +109,8 @@ class Formula:
     def lines(self) -> Iterator[str]:
         """The lines of the file."""
         yield f"* #variable= {self._variables} #constraint= {len(self._lines)}\n"
-        yield f"* {self.problem.name!a}: objective = {self.sign * self.scale} * cost - {self.offset}\n"
+        what = "solutions" if self.shown is not None else f"objective = {self.sign * self.scale} * cost - {self.offset}"
+        yield f"* {self.problem.name!a}: {what}\n"
         for v, variable in enumerate(self.problem.variables):
             yield f"* {self.literal(v, 0)} to {self.literal(v, variable.size - 1)}: values of {variable.name!a}\n"
         if self.shown is not None:

@@ -133,7 +133,10 @@ class ProofTask:
         return replace(result, notes=(*result.notes, about)), missing
 
     def write_formula(self) -> None:
-        """Write the formula, if its file is named."""
+        """Write the formula, if its file is named; an older proof, which is of another formula, is removed."""
+        if self._proof is not None:
+            with suppress(OSError):  # what cannot be removed cannot be written either
+                Path(self._proof).unlink()
         if self._opb is not None:
             with text_written(self._opb) as file:
                 file.writelines(self.formula.lines())
