@@ -182,20 +182,19 @@ class BoundSearch:
     def _ascend(self, given: Node, removed: NDArray[np.uint8], passes: int) -> Node:
         """Continue the dual ascent from a node, with more values removed."""
         shares, network, stop = given.shares.astype(np.float64), self._network, current_flag()
-        left, best, gone = self._costs + np.bincount(self._value, shares, len(removed)), None, removed.copy()
+        left, gone, best = self._costs + np.bincount(self._value, shares, len(removed)), removed.copy(), list[Node]()
         for _ in range(passes):
-            before = None if best is None else best.bound
             sweep(network, True, shares, gone, left, True, stop)
             sweep(network, False, shares, gone, left, True, stop)
             ended, rest = shares.copy(), left.copy()
             sweep(network, True, ended, gone, rest, False, stop)
             found = self._node(np.rint(ended).astype(np.int64), removed)
-            best = found if best is None or found.bound > best.bound else best
-            if best.bound > self._limit:
+            before, best = best, sorted([*best, found], key=lambda node: node.bound)[-1:]
+            if best[0].bound > self._limit:
                 break
-            if before is not None and found.bound - before < LITTLE * (self._limit + 1 - before):
+            if before and found.bound - before[0].bound < LITTLE * (self._limit + 1 - before[0].bound):
                 break
-        return self._node(given.shares, removed) if best is None else best
+        return best[0]
 
     def _node(self, shares: NDArray[np.int64], removed: NDArray[np.uint8]) -> Node:
         least = np.empty(len(self._network.function_start) - 1, dtype=np.int64)
