@@ -203,6 +203,7 @@ class BoundSearch:
         totals = self._costs.copy()
         np.add.at(totals, self._value, shares)
         low = np.minimum.reduceat(np.where(removed == 0, totals, NEVER), self._first[:-1])
+        low[low == NEVER] = self._limit + SCALE  # no value is left
         return Node(shares, least, low, totals - np.repeat(low, np.diff(self._first)), int(least.sum() + low.sum()))
 
     def _settled(self, node: Node, removed: NDArray[np.uint8], before: Node) -> Node:

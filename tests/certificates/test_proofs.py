@@ -258,6 +258,15 @@ def test_search_closes_proofs_of_many_values_by_halves(
             assert refused_mutations(random.Random(seed), opb.read_text(), text, mutations) > mutations // 3
 
 
+def test_search_refutes_a_variable_without_values() -> None:
+    problem = random_costs(0, 5, 3, 2, 6)
+    formula = Formula(replace(problem, constraints=(Constraint((0,), np.arange(3).reshape(3, 1)),)))
+    lines: list[str] = []
+    ProofWriter(formula, lines.append, None, end=math.inf).write(None)
+    claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
+    assert (claim.kind, claim.lower) == ("BOUNDS", None)
+
+
 def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
     for seed, is_solved in itertools.product(range(examples(4)), (True, False)):
