@@ -10,6 +10,8 @@ import pytest
 
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, Chain, longest_search
 from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.separators import ScopeGraph
+from oocbe.kernels.cpu.orders.dissection import dissect
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order, linear_order
 from oocbe.model.parts import Constraint, Function, Variable
@@ -120,3 +122,86 @@ def test_a_long_search_takes_a_part_of_the_time_limit():
     assert longest_search(0.5, math.inf) == 10.0
     assert longest_search(0.5, 8.0) == 2.0
     assert longest_search(0.0, math.inf) == 0.0
+
+
+def total(graph: ScopeGraph, order: np.ndarray) -> float:
+    """Assignments of all separators of an order."""
+    return sum(math.prod(graph.sizes[list(members)].tolist()) for members in graph.separators(order).listed())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_keep_the_cost_of_what_is_outside_them(seed):
+    """Each step's order has no more assignments than the one before, in windows of all sizes."""
+    graph = PrimalGraph(network(150, 260, seed))
+    order = graph.greedy_order(MIN_FILL, seed)[0]
+    costs = [total(graph, order)]
+    for step in range(20):
+        heat = graph.joined_cells(order, graph.separators(order))
+        order = graph.improved_order(order, heat, seed + 100 * step)
+        assert sorted(order.tolist()) == list(range(150))
+        costs.append(total(graph, order))
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in itertools.pairwise(costs))
+    assert costs[-1] < 0.9 * costs[0]
+
+
+def components(edges: list[tuple[int, int]], vertices: set[int]) -> list[set[int]]:
+    """The connected components of some of a graph's vertices."""
+    left, found = set(vertices), []
+    while left:
+        part, waiting = set(), [left.pop()]
+        while waiting:
+            v = waiting.pop()
+            part.add(v)
+            near = {u for edge in edges if v in edge for u in edge} & left
+            left -= near
+            waiting += near
+        found.append(part)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_dissections_divide_the_graph_again_and_again(seed):
+    random = np.random.default_rng(seed)
+    edges = sorted({tuple(sorted(random.choice(60, 2, replace=False).tolist())) for _ in range(100)})
+    graph = ScopeGraph("g", edges, [2] * 60)
+    ranks = dissect(graph.starts, graph.neighbours, 6, 4, seed, NEVER, NEVER)
+    assert ranks.min() == 0
+    divided = 0
+    waiting = components(edges, set(range(60)))
+    while waiting:
+        part = waiting.pop()
+        rank = max(ranks[v] for v in part)
+        if rank == 0:
+            continue
+        parts = components(edges, {v for v in part if ranks[v] < rank})
+        divided += len(parts) > 1
+        assert len(parts) > 1
+        waiting += parts
+    assert divided
+
+
+@pytest.mark.parametrize("between", [1, 3, 5])
+def test_the_first_separator_is_the_smallest_one_between_two_halves(between):
+    """Two random graphs of 40 vertices, joined by a few vertices with neighbours in both."""
+    random = np.random.default_rng(between)
+    pairs = {tuple(random.choice(40, 2, replace=False)) for _ in range(160)} | {(v, v + 1) for v in range(39)}
+    edges = [*pairs, *((u + 40, v + 40) for u, v in pairs)]
+    middle = range(80, 80 + between)
+    edges += [(m, v + side) for m in middle for side in (0, 40) for v in random.choice(40, 8, replace=False)]
+    graph = ScopeGraph("halves", [tuple(map(int, edge)) for edge in edges], [2] * (80 + between))
+    ranks = dissect(graph.starts, graph.neighbours, 45, 16, 0, NEVER, NEVER)
+    assert np.flatnonzero(ranks == ranks.max()).tolist() == list(middle)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_dissections_and_windows_pass_greedy_orders_of_a_cut_grid(seed):
+    """A grid without a sixth of its edges."""
+    side, random = 30, np.random.default_rng(seed)
+    edges = [(v, v + 1) for v in range(side * side) if v % side < side - 1]
+    edges += [(v, v + side) for v in range(side * (side - 1))]
+    graph = ScopeGraph("grid", [edge for edge in edges if random.random() < 5 / 6], [2] * side * side)
+    greedy = min(total(graph, graph.greedy_order(MIN_FILL, seed)[0]) for seed in range(60))
+    order = min((graph.dissected_order(seed) for seed in range(10)), key=lambda order: total(graph, order))
+    for step in range(40):
+        order = graph.improved_order(order, graph.joined_cells(order, graph.separators(order)), step)
+    assert total(graph, order) < greedy

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination.orders.order import HEURISTICS, search_orders
+from oocbe.elimination.orders.order import DISSECTION, HEURISTICS, search_orders
 from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.primal_graph import MOST_ROWS, PrimalGraph
 from oocbe.errors import FormatError, TimeLimitError
@@ -168,7 +168,7 @@ def test_same_seed_same_order():
 def test_restarts_end_in_time_and_count():
     problem = random_graph(60, 200, 1)
     found = search_orders(problem, "auto", 0.2, 0)
-    assert {c.heuristic for c in found} <= set(HEURISTICS)
+    assert {c.heuristic for c in found} <= {*HEURISTICS, DISSECTION}
     predicted = [sum(c.predicted_rows) for c in found]
     assert predicted == sorted(predicted)
     assert found[0].candidates >= len(HEURISTICS)

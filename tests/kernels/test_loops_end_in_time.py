@@ -20,11 +20,13 @@ import oocbe
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu import threads
 from oocbe.kernels.cpu.buckets.dominance import mark_dominated
+from oocbe.kernels.cpu.orders.dissection import dissect
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
+from oocbe.kernels.cpu.orders.windows import improve_windows
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
 from oocbe.runtime.deadline import Deadline, check_deadline, current, current_flag, unlimited
 
@@ -167,6 +169,12 @@ LOOPS = {
     "fields.moved_word": A_ROW,
     "filters._keep_by_search": PIECES,
     "depth_first.list_separators": FLAG,
+    "dissection._reach": "one breadth-first search; its caller looks at the flag",
+    "dissection._augment": "one path; its caller looks at the flag",
+    "dissection._forget": "one pass over the vertices; its caller looks at the flag",
+    "dissection._distances": "one breadth-first search; its caller looks at the flag",
+    "dissection._separator": FLAG,
+    "dissection.dissect": FLAG,
     "greedy_order.members_of": A_ROW,
     "greedy_order._score": "the neighbours of one vertex; its caller looks at the flag",
     "greedy_order.greedy_order": FLAG,
@@ -182,6 +190,9 @@ LOOPS = {
     "sparse_order._live": "the neighbours of one vertex; its caller looks at the flag",
     "sparse_order._score": "the neighbours of one vertex and of these; its caller looks at the flag",
     "sparse_order.sparse_order": FLAG,
+    "windows._window": "a few hundred vertices and their neighbours in a tree; its caller looks at the flag",
+    "windows._window_graph": "the neighbours of a few hundred vertices; its caller looks at the flag",
+    "windows.improve_windows": FLAG,
     "groups.differs": A_ROW,
     "groups._count_starts": PIECES,
     "groups._fill_starts": PIECES,
@@ -457,6 +468,11 @@ def test_stopped_searches_leave_orders_of_all_vertices():
     lists = (starts, neighbours, ones, MIN_FILL, 0, ones, np.inf, 1 << 20, 0.0)
     sparse, _ = sparse_order(*lists, never, never, STOPPED)
     assert all(sorted(order.tolist()) == list(range(70)) for order in (greedy, linear, sparse))
+    assert not dissect(starts, neighbours, 4, 2, 0, never, STOPPED).any()
+    sets = separators_of(starts, neighbours, greedy, 1 << 20, never)[:2]
+    lists = (starts, neighbours, ones)
+    same, gain = improve_windows(lists, (greedy, *sets), ones, (20, 8, 8), 0, never, STOPPED)
+    assert (same == greedy).all() and gain == 0
     assert separators_of(starts, neighbours, greedy, 1 << 20, never)[2]
     assert not separators_of(starts, neighbours, greedy, 1 << 20, STOPPED)[2]
     none = np.zeros(71, dtype=np.int64)

@@ -19,6 +19,10 @@ eliminated earlier or later. Then one good order leads to better ones: change th
 heuristic again, and keep the change if it does not increase the rows (hill climbing in the space of factors; random
 restarts with noise on the scores, as in Kask, Gelfand, Otten and Dechter 2011, *Pushing the power of stochastic greedy
 ordering schemes*, are only its first step). Runs end as soon as their separators exceed the rows of the best one.
+
+Greedy orders of meshes and of graphs with small separators stay far from the best ones. So a longer search also tries
+nested dissections (:mod:`oocbe.kernels.cpu.orders.dissection`), and orders parts of the trees of good orders anew
+(:mod:`oocbe.kernels.cpu.orders.windows`). Each method's share of the search grows with its recent gains.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order_finders import found_order, read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph
+from oocbe.elimination.orders.separators import MOST_ROWS, UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.choice import cuda_works
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.kernels.cpu.threads import run_all, thread_count
@@ -168,6 +172,14 @@ HEURISTICS: dict[str, Heuristic] = {
 """Heuristics by name."""
 
 
+DISSECTION, BEST, ANY = "dissection", "windows of the best", "windows of any"
+"""Methods of a longer search beside the heuristics: nested dissection, and improvement by windows
+(:mod:`oocbe.kernels.cpu.orders.windows`) of the best order, or of the best one of any heuristic."""
+
+DISSECTION_COST = 8.0
+"""Approximate time of a dissection, in that of a greedy order."""
+
+
 def heuristic(name: str, seconds: float) -> Heuristic:
     """One of :data:`HEURISTICS`, or a finder of another package that takes so many seconds an order."""
     return HEURISTICS.get(name) or partial(found_order, name, max(seconds, tuning().first_order_seconds))
@@ -216,7 +228,7 @@ def search_orders(
     if is_order_file(wanted):
         return [_judged(graph, np.array(read_order(problem, wanted), dtype=np.int64), wanted, 1, seed)]
     names = list(HEURISTICS) if wanted == "auto" else [wanted]
-    finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in names}
+    finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in (*names, DISSECTION)}
     tried: set[tuple[str, bytes]] = set()
     candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
@@ -243,9 +255,11 @@ def search_orders(
     best: dict[str, OrderChoice] = {}
     until = time.monotonic() + tuning().grace_seconds
     ranks = [(rank, *found, name) for name, ranked in finalists.items() for rank, found in enumerate(ranked)]
-    for _, work, _, order, name in sorted(ranks, key=lambda r: r[:3]):
+    for rank, work, _, order, name in sorted(ranks, key=lambda r: r[:3]):
         deadline.check()
         if best and (work == math.inf or time.monotonic() > until):  # inf: separators too large for a plan
+            continue
+        if rank and work > tuning().contention_factor * least_work:
             continue
         judged = _judged(graph, order, name, candidates, seed + 1, cell_work)
         best[name] = min(best.get(name, judged), judged, key=OrderChoice.cost)
@@ -306,28 +320,67 @@ def _candidates(
     most_cells: float,
     flags: OrderFlags,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
-    """Endless orders of the heuristics in turn: greedy ones are improved, others restarted; None: no improvement.
+    """Endless orders: one of each heuristic, then those of the methods that gained most; None: no improvement.
 
-    Heuristics whose best order is hopeless after a few turns are dropped. Once buckets exceed ``most_cells``
-    assignments, the rest of an order is arbitrary.
+    Methods are heuristics, of which greedy ones are improved and others restarted, dissections if any heuristic is
+    permitted, and windows of orders found before. Once buckets exceed ``most_cells`` assignments, the rest of an order
+    is arbitrary.
     """
     chains: dict[str, Chain] = {}
-    for restart in count():
-        turn, which = divmod(restart, len(names))
-        name = names[which]
-        if turn >= tuning().heuristic_turns:
-            best = {n: ranked[0][0] if ranked else math.inf for n, ranked in finalists.items()}
-            if best[name] > tuning().hopeless_heuristic * min(best.values()):
-                continue
-        if turn and name in CRITERIA:
-            if name not in chains:
-                chains[name] = Chain(graph, CRITERIA[name], tuning().search_probes, seed & 0x7FFFFFFF, cell_work)
-            yield name, chains[name].step(flags.later)
-        elif turn == 0 and flags.first.hurry[0] != 0 and any(finalists.values()):
+    random = np.random.default_rng([seed & 0x7FFFFFFF, 0])
+    for restart, name in enumerate(names):
+        if flags.first.hurry[0] != 0 and any(finalists.values()):
             yield name, None
         else:
-            own = flags.later if turn else flags.first
-            yield name, heuristic(name, seconds)(graph, (seed + restart) & 0x7FFFFFFF, most_cells, own)
+            yield name, heuristic(name, seconds)(graph, (seed + restart) & 0x7FFFFFFF, most_cells, flags.first)
+    methods = [*names, BEST, ANY, *[DISSECTION] * (len(names) == len(HEURISTICS))]
+    gains = np.ones(len(methods))
+    costs = np.array([DISSECTION_COST if method == DISSECTION else 1.0 for method in methods])
+    for restart in count(len(names)):
+        shares = np.maximum(gains, tuning().least_method_share * gains.max()) / costs
+        which = int(random.choice(len(methods), p=shares / shares.sum()))
+        name, own = methods[which], (seed + restart) & 0x7FFFFFFF
+        if name in CRITERIA:
+            if name not in chains:
+                chains[name] = Chain(graph, CRITERIA[name], tuning().search_probes, seed & 0x7FFFFFFF, cell_work)
+            order = chains[name].step(flags.later)
+        elif name in (BEST, ANY):
+            name, order = _improved(graph, finalists, own, name == BEST, flags.later)
+        elif name == DISSECTION:
+            order = graph.dissected_order(own, most_cells, flags.later)
+        else:
+            order = heuristic(name, seconds)(graph, own, most_cells, flags.later)
+        before = _least(finalists[name])
+        near = tuning().hopeless_heuristic * min(map(_least, finalists.values()))
+        yield name, order
+        after = _least(finalists[name])
+        gain = math.log2(min(before, MOST_ROWS) / max(1.0, after)) if after < min(before, near) else 0.0
+        gains[which] += tuning().method_memory * (gain - gains[which])
+
+
+def _least(ranked: Sequence[tuple[float, int, NDArray[np.int64]]]) -> float:
+    """Work of the best order; infinite if there is none."""
+    return ranked[0][0] if ranked else math.inf
+
+
+def _improved(
+    graph: PrimalGraph,
+    finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
+    seed: int,
+    is_best: bool,
+    flags: Hurry,
+) -> tuple[str, NDArray[np.int64] | None]:
+    """An order found before, the best one or that of some heuristic, with windows ordered anew, and its heuristic."""
+    random = np.random.default_rng([seed, 1])
+    ranked = sorted((found[0][:2], name) for name, found in finalists.items() if found)
+    near = [name for (work, _), name in ranked if work <= tuning().hopeless_heuristic * ranked[0][0][0]]
+    name = near[0 if is_best else int(random.integers(len(near)))]
+    work, _, order = finalists[name][0]
+    if work == math.inf:  # separators too large for a plan
+        return name, None
+    sets = graph.separators(order)
+    heat = graph.joined_cells(order, sets) if graph.is_complete else graph.predict(sets, 1, seed)
+    return name, graph.improved_order(order, heat, int(random.integers(SEEDS)), flags)
 
 
 def _judged(

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.kernels.cpu.orders.dissection import dissect
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summed
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
+from oocbe.kernels.cpu.orders.windows import improve_windows
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
@@ -26,6 +28,12 @@ MOST_ROWS = 2.0**960
 
 EDGE_BYTES = 16
 """Bytes for each neighbour of a variable during the computation of an order: growing lists are copied."""
+
+RANK_LOGARITHM = 12.0
+"""Logarithm of the factor between the scores of a separator's variables and of those that it separates."""
+
+WINDOW_SIZES, WINDOWS, WINDOW_TRIALS = (16, 256), 8, 8
+"""Variables of the smallest and of the largest windows; windows at a time on small graphs, and orders of each."""
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that is never set."""
@@ -153,6 +161,31 @@ class ScopeGraph:
         order = best_linear_order(*graph, seed, tuning().linear_sweeps, math.log2(most), flags.hurry, current_flag())
         check_deadline()
         return order
+
+    def dissected_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
+        """A nested dissection (:mod:`oocbe.kernels.cpu.orders.dissection`) with parts and separators by min-fill."""
+        leaf, pairs = np.exp2(np.random.default_rng(seed).uniform((2, 2), (7, 5))).astype(np.int64).tolist()
+        ranks = dissect(self.starts, self.neighbours, leaf, pairs, seed, flags.hurry, current_flag())
+        check_deadline()
+        return self.greedy_order(greedy.MIN_FILL, seed, most, np.exp(RANK_LOGARITHM * ranks), flags)[0]
+
+    def improved_order(
+        self, order: NDArray[np.int64], heat: NDArray[np.float64], seed: int, flags: Hurry = UNHURRIED
+    ) -> NDArray[np.int64]:
+        """The order with some windows ordered anew (:mod:`oocbe.kernels.cpu.orders.windows`).
+
+        heat : float64 (variables,), cost of each message.
+        """
+        smallest, largest = WINDOW_SIZES
+        most = max(smallest, min(largest, len(order)))
+        size = int(smallest * (most / smallest) ** np.random.default_rng(seed).random())
+        count = max(1, min(WINDOWS, len(order) // size), len(order) // size // WINDOWS)
+        plan = (order, *self.separators(order))
+        graph, limits = (self.starts, self.neighbours, self.weights), (size, count, WINDOW_TRIALS)
+        found: NDArray[np.int64]
+        found, _ = improve_windows(graph, plan, heat, limits, seed, flags.hurry, current_flag())
+        check_deadline()
+        return found
 
     @property
     def most_members(self) -> int:

@@ -242,10 +242,12 @@ class Tuning:
     """Probes a separator for the plan's predictions and for the final comparison of the best candidates."""
     finalists: int = 4
     """Candidates of each heuristic evaluated again. Probes are noisy, so the best of many candidates is partly luck."""
-    heuristic_turns: int = 3
-    """Turns after which a heuristic may be dropped."""
+    method_memory: float = 0.1
+    """Weight of the last gain, in bits of rows, in the mean by which a search for orders shares its time."""
+    least_method_share: float = 0.1
+    """Minimum share of a method, relative to that of the best one."""
     hopeless_heuristic: float = 16.0
-    """Ratio of a heuristic's best rows to the overall best from which it is dropped then."""
+    """Ratio of an order's rows to the best one's from which improving it is no gain."""
     probe_margin: float = 4.0
     """Factor by which an estimate of few probes must exceed a limit, so that one of many probes certainly would."""
     probe_steps: int = 1 << 23

@@ -85,23 +85,23 @@ def greedy_order(
     adjacency : uint64 (vertices, words), symmetric, zero diagonal; destroyed: row v ends as v's separator.
     weights : float64 (vertices,), for weighted min-fill, such as bits of the domain.
     criterion : one of the three codes above.
-    seed : of the tie-breaking. factors : float64 (vertices,), factor of each vertex's score.
+    seed : of the tie-breaking. factors : float64, factor of each vertex's score; vertices beyond its length stay.
     most : float64; limit of the total number of assignments; beyond it the remaining vertices are in arbitrary order.
     hurry : int64 (1,); if nonzero, the fast criterion min-degree selects the remaining vertices.
     stop : int64 (1,); a nonzero value ends the search, with the remaining vertices in arbitrary order.
 
     Returns
     -------
-    int64 (vertices,) : the order, the vertex eliminated first at the front. float64 : sum over separators of 2 to the
+    int64 (factors,) : the order, the vertex eliminated first at the front. float64 : sum over separators of 2 to the
         power of their total weight.
     """
     np.random.seed(seed)
-    n, words = adjacency.shape
+    n, words = len(factors), adjacency.shape[1]
     order = np.empty(n, dtype=np.int64)
     alive = np.ones(n, dtype=np.uint8)
-    stale = np.ones(n, dtype=np.uint8)
+    stale = np.ones(len(adjacency), dtype=np.uint8)
     scores = np.zeros(n, dtype=np.float64)
-    neighbours = np.empty(n, dtype=np.int64)
+    neighbours = np.empty(len(adjacency), dtype=np.int64)
     together = 0.0
     first = np.int64(np.random.random() * n)
     for step in range(n):
