@@ -334,7 +334,7 @@ def _candidates(
         else:
             yield name, heuristic(name, seconds)(graph, (seed + restart) & 0x7FFFFFFF, most_cells, flags.first)
     methods = [*names, BEST, ANY, *[DISSECTION] * (len(names) == len(HEURISTICS))]
-    gains = np.ones(len(methods))
+    gains = np.array([1.0 if method == DISSECTION else tuning().first_gain for method in methods])
     costs = np.array([DISSECTION_COST if method == DISSECTION else 1.0 for method in methods])
     for restart in count(len(names)):
         shares = np.maximum(gains, tuning().least_method_share * gains.max()) / costs
@@ -350,11 +350,11 @@ def _candidates(
             order = graph.dissected_order(own, most_cells, flags.later)
         else:
             order = heuristic(name, seconds)(graph, own, most_cells, flags.later)
-        before = _least(finalists[name])
         near = tuning().hopeless_heuristic * min(map(_least, finalists.values()))
+        before = min(near, _least(finalists[name]))
         yield name, order
         after = _least(finalists[name])
-        gain = math.log2(min(before, MOST_ROWS) / max(1.0, after)) if after < min(before, near) else 0.0
+        gain = math.log2(min(before, MOST_ROWS) / max(1.0, after)) if after < before else 0.0
         gains[which] += tuning().method_memory * (gain - gains[which])
 
 

@@ -244,6 +244,8 @@ class Tuning:
     """Candidates of each heuristic evaluated again. Probes are noisy, so the best of many candidates is partly luck."""
     method_memory: float = 0.1
     """Weight of the last gain, in bits of rows, in the mean by which a search for orders shares its time."""
+    first_gain: float = 0.2
+    """That mean, in bits, of a method that was not tried yet; of dissections it is 1."""
     least_method_share: float = 0.1
     """Minimum share of a method, relative to that of the best one."""
     hopeless_heuristic: float = 16.0
