@@ -42,6 +42,9 @@ FAMILIES = (
     *("spot5/*.spot", "wcsp/*/*.wcsp", "wcsp/*/*.xz", "bif/*.gz", "uai/*/*.gz"),
     *("uai2014/PR/*.uai", "uai2014/PR/*.uai.gz", "uai2014/MMAP/*.uai*", "mc2022/*.cnf.gz"),
 )
+SHARED = 10
+"""Wall seconds a processor second at most."""
+
 COTENGRA = """
 import json, sys, time, warnings
 warnings.simplefilter("ignore")
@@ -163,6 +166,8 @@ def child(path: Path, seconds: float, seed: int) -> dict[str, Any]:
         return {"variables": 0}
     orders.search_orders(problem, "auto", 0.0, seed)  # so that nothing is compiled later
     orders.time = SimpleNamespace(monotonic=time.process_time)  # type: ignore[attr-defined]
+    made = orders.OrderFlags._made  # by the wall clock, which runs faster than the processor's on a shared machine
+    orders.OrderFlags._made = lambda self, limit: made(self, SHARED * limit)  # type: ignore[method-assign]
     begin = time.process_time()
     best = orders.search_orders(problem, "auto", seconds, seed, longest=seconds)[0]
     own = {"seconds": time.process_time() - begin, "heuristic": best.heuristic, "tries": best.candidates}
