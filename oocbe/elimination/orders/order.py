@@ -259,7 +259,7 @@ def search_orders(
         deadline.check()
         if best and (work == math.inf or time.monotonic() > until):  # inf: separators too large for a plan
             continue
-        if rank and work > tuning().contention_factor * least_work:
+        if rank and work > tuning().margin * least_work:
             continue
         judged = _judged(graph, order, name, candidates, seed + 1, cell_work)
         best[name] = min(best.get(name, judged), judged, key=OrderChoice.cost)
