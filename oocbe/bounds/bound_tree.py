@@ -10,7 +10,6 @@ who check a proof pay for each node.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, lower_shares, sweep
 from oocbe.bounds.row_tables import network_of
 from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 SCALE = 1 << 8
@@ -86,7 +86,7 @@ class BoundSearch:
     ----------
     sizes : of the variables. costs : int64, of all values. tables : scopes and int64 costs of functions over several
     variables, at least 0. barred : values that are excluded. limit : of the sum of costs. end : of the search, as of
-    :func:`time.perf_counter`.
+    :func:`oocbe.runtime.compilation.working_time`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class BoundSearch:
             self._numbers += len(node.shares)
         if before.bound > self._limit:
             return Tree(steps)
-        if self._numbers > MOST_NUMBERS or depth >= DEEPEST or time.perf_counter() > self._end:
+        if self._numbers > MOST_NUMBERS or depth >= DEEPEST or working_time() > self._end:
             return None
         parts, children = self._chosen(before, removed), list[Tree]()
         for part in parts[::-1]:
@@ -168,7 +168,7 @@ class BoundSearch:
         left = np.add.reduceat(removed == 0, self._first[:-1], dtype=np.int64)
         order = np.argsort(left / (self._weight + 1), kind="stable")
         for v in order[left[order] > 1][:CANDIDATES].tolist():
-            if best and time.perf_counter() > self._end:
+            if best and working_time() > self._end:
                 break
             parts, estimate = self._parts(node, removed, v), 0.0
             for part in parts:

@@ -76,7 +76,7 @@ def shifts_of(
     """Search for a proof that no assignment is feasible with an objective of at most ``most``; None where
     costs are too large, or the limit is below all of them.
 
-    forbidden : scopes, and clauses by row. most : None: whatever the objective. end : as of :func:`time.perf_counter`.
+    forbidden : scopes, and clauses by row. most : None: whatever the objective. end : as of :func:`working_time`.
     rows : of the functions that take part, at most.
     """
     is_large = sum(formula.objective.values()) >= LARGEST_SUM or (most is not None and most < 0)

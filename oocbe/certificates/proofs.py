@@ -26,6 +26,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, suppressed_limit
 from oocbe.runtime.interruption import listening
 
@@ -108,7 +109,7 @@ class ProofTask:
                 now = time.perf_counter()
                 in_time = ROWS_A_SECOND * max(end - now, 1.0)
                 most = int(min(MOST_ROWS, in_time))
-                last = now + min(self._options.bound_seconds, (end - now) / 2)
+                last = working_time() + min(self._options.bound_seconds, (end - now) / 2)
                 for order in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
                         rows = min(most, LINEAR_ROWS) if order is None else most
@@ -161,7 +162,8 @@ class ProofTask:
             most = formula.most if assignment is None else formula.solution(assignment)[1] - 1
         if seconds <= 0 or all(len(table.scope) < 2 for table in formula.tables):
             return None  # linear programs give shorter proofs of costs over single variables
-        found = shifts_of(formula, formula.forbidden, most, now + seconds, ROWS_A_SECOND * max(end - now, 1.0))
+        in_time = ROWS_A_SECOND * max(end - now, 1.0)
+        found = shifts_of(formula, formula.forbidden, most, working_time() + seconds, in_time)
         return None if found is None or found.tree is None else found
 
     def _steps(self, assignment: Row | None, seconds: float | None) -> tuple[dict[str, Any] | None, bool]:

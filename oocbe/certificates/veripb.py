@@ -65,7 +65,7 @@ class ProofWriter:
     ----------
     formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
         buckets, and of linear constraints that are written as tables: of each for an elimination, else of all. end : of
-        the search, as of :func:`time.perf_counter`; None: there is none. rows : of the functions in it, at most.
+        the search, as of :func:`working_time`; None: there is none. rows : of the functions in it, at most.
     """
 
     def __init__(
