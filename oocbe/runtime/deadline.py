@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +33,18 @@ MENTIONED_SHARE = 0.1
 
 _innermost: ContextVar[Deadline | None] = ContextVar("oocbe-deadline", default=None)
 
+_flags: WeakValueDictionary[int, NDArray[np.int64]] = WeakValueDictionary()
+"""Flags of all deadlines, by identity."""
+
 
 def current() -> Deadline | None:
     """The deadline of the innermost enclosing block; None outside of all, and on new threads."""
     return _innermost.get()
+
+
+def is_flag(array: NDArray[np.generic]) -> bool:
+    """Whether an array is the flag of a deadline, which another thread may set at any time."""
+    return id(array) in _flags
 
 
 def check_deadline() -> None:
@@ -117,6 +126,7 @@ class Deadline:
         self.end: float = math.inf if seconds is None else time.monotonic() + seconds
         self._tokens: list[Token[Deadline | None]] = []
         self.is_set, self.flag = False, np.zeros(1, dtype=np.int64)
+        _flags[id(self.flag)] = self.flag
         self._interruption = current_interruption()
         if self._interruption is not None:
             self._interruption.watch(self)

@@ -22,6 +22,8 @@ from oocbe.kernels.cpu.interpreter import Interpreter, interpreted
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
+from oocbe.kernels.cpu.orders.linear_order import best_linear_order
+from oocbe.runtime.deadline import Deadline
 from oocbe.stress.networks import random_network
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "daily.spot"
@@ -53,6 +55,14 @@ def draw(seed, out):
 @jit
 def second(address, like):
     return array_at(address, 1, 2, like)[1]
+
+
+@jit
+def poll(stop):
+    for _ in range(10):
+        if stop[0] != 0:
+            return 1
+    return 0
 
 
 @pytest.fixture
@@ -93,11 +103,39 @@ def test_many_elements_and_other_threads_are_left_to_compiled_loops(made):
     assert found == [False]
 
 
+def test_no_large_array_is_copied(made):
+    """A fast loop may get more elements than the first call; but a copy of a table may exceed the memory limit."""
+    loop, out = made(add_all), np.zeros(2, dtype=np.int64)
+    loop._seconds, loop._elements = 1e-9, 1000
+    assert loop.takes((np.zeros(10 * interpreter.INTERPRETED_ELEMENTS, dtype=np.int8), out))
+    assert not loop.takes((np.zeros(interpreter.MOST_ELEMENTS, dtype=np.int8), out))
+
+
+def test_a_flag_that_is_set_during_an_undone_call_stays_set(made, monkeypatch):
+    """The repeated call would run for as long as it wants."""
+    with Deadline(60) as deadline:
+
+        def set_and_end() -> None:
+            deadline.interrupt()
+            raise interpreter._OutOfTimeError
+
+        monkeypatch.setattr(interpreter, "_check_time", set_and_end)
+        assert made(poll)(deadline.flag) == 1
+
+
 def test_draws_are_those_of_compiled_loops_and_numpys_own_go_on_as_before(made):
     before = np.random.get_state()[1].copy()
     one, other = np.zeros(50), np.zeros(50)
     assert made(draw)(11, one) == draw(11, other)
     assert one.tolist() == other.tolist()
+    assert (np.random.get_state()[1] == before).all()
+
+
+def test_numpys_own_draws_go_on_as_before_if_only_a_called_loop_draws(made):
+    before = np.random.get_state()[1].copy()
+    starts, neighbours = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], dtype=np.int32)
+    flags = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    made(best_linear_order)(starts, neighbours, np.ones(3), 5, 2, 100.0, *flags)
     assert (np.random.get_state()[1] == before).all()
 
 

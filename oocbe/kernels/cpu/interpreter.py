@@ -22,12 +22,13 @@ import numpy as np
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.compiler import Loop, compiler
-from oocbe.runtime.deadline import current
+from oocbe.runtime.deadline import current, is_flag
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-INTERPRETED_ELEMENTS = 20_000
-"""Maximum elements of the arguments of the first interpreted call of a loop: a pass over them takes about 10 ms."""
+INTERPRETED_ELEMENTS, MOST_ELEMENTS = 20_000, 1 << 20
+"""Maximum elements of the arguments of a loop's first interpreted call, a pass over which takes about 10 ms, and of
+any call: arrays that it may write are copied, which no limit of the memory counts."""
 
 LOOP_SECONDS = 1.0
 """Seconds that the interpreter may spend on one loop: less than most compilations take."""
@@ -66,6 +67,7 @@ def interpreted(loop: Function) -> Function:
     names = {**function.__globals__, "range": _timed_range, **loops}
     made: Any = FunctionType(function.__code__, names, function.__name__)
     made.__defaults__ = function.__defaults__
+    made.draws = "random" in function.__code__.co_names or any(getattr(f, "draws", False) for f in loops.values())
     return cast(Function, made)
 
 
@@ -123,9 +125,7 @@ class Interpreter:
         """``missing`` names a signature's loop if it is in no cache."""
         self._compiled, self._find_missing = compiled, missing
         self._seconds, self._elements = 0.0, 0
-        function = compiled.py_func
-        self._draws = "random" in function.__code__.co_names
-        self._is_refused = function.__closure__ is not None
+        self._is_refused = compiled.py_func.__closure__ is not None
         self._missing: Loop | None = None
 
     def takes(self, arguments: tuple[Any, ...]) -> bool:
@@ -133,7 +133,7 @@ class Interpreter:
         if self._is_refused or threading.current_thread() is not threading.main_thread():
             return False
         limit, elements = _loop_seconds(), _elements(arguments)
-        if self._seconds >= limit:
+        if self._seconds >= limit or elements > MOST_ELEMENTS:
             return False
         if elements > INTERPRETED_ELEMENTS and self._seconds * elements >= limit * self._elements:
             return False
@@ -143,13 +143,15 @@ class Interpreter:
     def __call__(self, *arguments: Any) -> Any:
         """Interpret a call, or repeat it compiled."""
         global _end
-        before = [(array, array.copy()) for array in _arrays(arguments) if array.flags.writeable]
-        random_state = np.random.get_state() if self._draws else None
+        own = [array for array in _arrays(arguments) if array.flags.writeable and not is_flag(array)]
+        before = [(array, array.copy()) for array in own]
+        function: Any = interpreted(self._compiled)
+        random_state = np.random.get_state() if function.draws else None
         begin, end, deadline = time.monotonic(), _end, current()
         _end = min(end, begin + _loop_seconds(), math.inf if deadline is None else deadline.end)
         try:
             with np.errstate(over="raise", divide="ignore", invalid="ignore", under="ignore"):
-                return interpreted(self._compiled)(*arguments)
+                return function(*arguments)
         except BaseException as error:
             for array, values in before:
                 array[...] = values
