@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -17,13 +18,14 @@ import pytest
 
 import oocbe
 from oocbe.errors import UsageError
-from oocbe.kernels.cpu import interpreter
+from oocbe.kernels.cpu import compiler, interpreter
 from oocbe.kernels.cpu.interpreter import Interpreter, interpreted
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.parents import connected_child
 from oocbe.stress.networks import random_network
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "daily.spot"
@@ -203,3 +205,17 @@ def test_loops_left_are_compiled_after_the_end(tmp_path):
     while not list(tmp_path.rglob("ascent*.nbc")):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_one_process_at_a_time_compiles_loops_left(tmp_path):
+    lock = tmp_path / "late.lock"
+    with lock.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        process, connection = connected_child(compiler.MODULE, 1, str(lock))
+        with connection:
+            assert process.wait(60) == 0
+    process, connection = connected_child(compiler.MODULE, 1, str(lock))
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    connection.close()
+    assert process.wait(60) == 0

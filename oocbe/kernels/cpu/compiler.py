@@ -7,6 +7,7 @@ signals, does not compile by itself. This also keeps the compiler's memory out o
 from __future__ import annotations
 
 import atexit
+import fcntl
 import importlib
 import os
 import signal
@@ -43,7 +44,7 @@ MOST_BYTES = 100 << 20
 keeps all that it compiles. A child begins with 80 MiB, and the largest loops add 70."""
 
 LOW_PRIORITY = 10
-"""Nice value of a child whose parent has ended: nobody waits for it."""
+"""Nice value of a child that begins as its parent ends: nobody waits for it."""
 
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
@@ -120,12 +121,16 @@ class Compiler:
         self._left[loop] = None
 
     def compile_left(self) -> None:
-        """Start a child with the loops left to the end of this process, unless they were compiled."""
+        """Start a child with the loops left to the end of this process, unless they were compiled.
+
+        One such child works at a time: many short runs would leave as many.
+        """
         left = [loop for loop in self._left if loop not in self._tried]
         self._left.clear()
         if left:
             with suppress(OSError):
-                connection = connected_child(MODULE, 1, is_silent=True)[1]
+                lock = f"{found('oocbe.kernels.cpu.jit', 'cache_folder')()}/late.lock"
+                connection = connected_child(MODULE, 1, lock, is_silent=True)[1]
                 for loop in left:
                     connection.send(loop)
                 connection.close()
@@ -182,16 +187,20 @@ def found(module: str, name: str) -> Any:
 
 
 def serve() -> None:
-    """Compile for the parent until it has ended, or ends the connection; the reply is the memory of this process."""
+    """Compile for the parent until it has ended, or ends the connection; the reply is the memory of this process.
+
+    A late child is given a file to lock, and ends where another one has locked it.
+    """
     from multiprocessing.connection import Connection  # deferred: the parent may need no child
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
+    connection = Connection(int(sys.argv[1]))
     with suppress(EOFError, OSError):
+        for lock in sys.argv[3:]:
+            os.nice(LOW_PRIORITY - os.nice(0))
+            fcntl.lockf(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
         while True:
             module, name, signature = connection.recv()
-            if os.getppid() != parent:
-                os.nice(LOW_PRIORITY - os.nice(0))
             loop = found(module, name)
             with suppress(Exception):  # the parent meets the error when it compiles the loop
                 loop.compile(signature)
