@@ -247,6 +247,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         if isinstance(expr, FloatSum):
             get_variables(list(expr.vars), self.user_vars)
             weights, parts, relations.constant = expr.components()
+            terms = list(zip(weights, parts, strict=True))
         else:
             get_variables(expr, self.user_vars)
             total, defined = safen_objective(expr)
@@ -255,11 +256,12 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
             with _refused(expr):
                 for own in self.transform([*defined, *more]):
                     self._post(own)
-                if getattr(total, "name", "") != "wsum" or all(map(_is_whole, total.args[0])):
-                    relations.set_objective(_terms(self._expression(total)), not minimize)
+                terms = _weighted(total)
+                if all(_is_whole(weight) for weight, _ in terms):
+                    whole = [(int(w) * f, e) for w, own in terms for f, e in _terms(self._expression(own))]
+                    relations.set_objective(whole, not minimize)
                     return
-            weights, parts = total.args
-        for weight, own in zip(weights, parts, strict=True):
+        for weight, own in terms:
             v = relations.value_of(self._expression(own))
             functions.append(Function.from_array((v,), float(weight) * relations.tables.values(v)))
 
@@ -413,6 +415,18 @@ def _rows(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def _is_whole(number: float) -> bool:
     return int(number) == number
+
+
+def _weighted(own: Any, factor: float = 1) -> list[tuple[float, Any]]:
+    """CPMpy's terms of a sum, whose terms may be sums and multiples of sums, with their coefficients."""
+    name = "" if isinstance(own, _NumVarImpl) else getattr(own, "name", "")
+    if name == "mul" and isinstance(own.args[0], int | np.integer):
+        weights, listed = own.args[:1], own.args[1:]
+    elif name in ("sum", "wsum"):
+        weights, listed = own.args if name == "wsum" else ([1] * len(own.args), own.args)
+    else:
+        return [(factor, own)]
+    return [term for w, part in zip(weights, listed, strict=True) for term in _weighted(part, factor * w)]
 
 
 def _terms(total: Expression) -> list[tuple[int, Expression]]:

@@ -308,12 +308,25 @@ def test_coefficients_of_an_objective_that_are_not_whole_are_kept() -> None:
     """They were cut to integers: 0.3, 0.5 and 0.6 added up to 0."""
     x, y, n = cp.boolvar(), cp.boolvar(), cp.intvar(0, 3)
     weighted = Operator("wsum", [[0.3, -0.5, 0.25], [x, y, n * n - 4 * n]])
-    for sense, best in (("minimize", (0, 1, 2)), ("maximize", (1, 0, 0))):
-        solver = CPM_oocbe(cp.Model(**{sense: weighted}))
+    # Sums that CPMpy leaves within sums and products were refused.
+    for own, (sense, best) in itertools.product(
+        (weighted, weighted + 3, 2 * weighted + 1, 4 * weighted - 2),
+        (("minimize", (0, 1, 2)), ("maximize", (1, 0, 0))),
+    ):
+        solver = CPM_oocbe(cp.Model(**{sense: own}))
         assert solver.solve()
         assert (int(x.value()), int(y.value()), n.value()) == best
     with pytest.raises(NotSupportedError, match="coefficients that are not whole"):
         CPM_oocbe(cp.Model(weighted >= 1))
+
+
+def test_an_objective_that_is_a_variable_may_have_any_name() -> None:
+    """A variable called wsum was taken for a sum."""
+    for name in ("wsum", "sum", "mul"):
+        x = cp.intvar(1, 3, name=name)
+        solver = CPM_oocbe(cp.Model(x >= 2, minimize=x))
+        assert solver.solve()
+        assert x.value() == solver.objective_value() == 2
 
 
 def test_solutions_are_limited_by_number_and_time() -> None:
