@@ -241,7 +241,7 @@ def _array(made: Any, output: Sequence[str], memory: int) -> NDArray[Any]:
                 f"einsum: the result has {made.nbytes:,} bytes, beyond the memory limit of {memory:,}; give output"
             )
         made = made.to_complete()
-    if made.dtype.kind == "i" and not made.feasible().all():
+    if made.dtype.kind == "i" and made.semiring.zero != 0 and not made.feasible().all():
         raise UsageError("einsum: an integer result has cells without a value; use float operands")
     return cells_along(made, output).copy()
 

@@ -169,6 +169,14 @@ def test_a_path_of_a_chain_avoids_the_large_result():
     assert oocbe.einsum_path(f"{','.join(terms)} ->", *grid).largest <= 2**22
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int16", "uint8", "bool"])
+@pytest.mark.parametrize("semiring", ["sum-product", "max-product"])
+def test_products_of_integers_may_be_zero(semiring, dtype):
+    """A cell of 0 was refused as one without a value: the product of two identity matrices had no result."""
+    result = oocbe.einsum("ab,bc->ac", np.eye(3, dtype=dtype), (1 - np.eye(3)).astype(dtype), semiring=semiring)
+    assert result.tolist() == (1 - np.eye(3, dtype=int)).tolist()
+
+
 def test_results_that_wait_for_later_steps_count_against_the_memory(monkeypatch):
     """Eight outer products of a megabyte each, before any of them is used."""
     alive, contracted = [], Contractions._contracted
