@@ -3,24 +3,17 @@
 The cost of an order is the rows of its messages under the hard constraints, not its width: orders of equal width differ
 by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
 (:mod:`oocbe.kernels.cpu.orders.estimate`), and the order with the fewest predicted rows in total wins; if joined cells
-of complete tables are cheap, it is the order whose buckets cost least in the cheaper form of each. Greedy orders are
-improved (:class:`Chain`), others restarted from other seeds, until the time limit, or until the search has taken as
-long as elimination with the best order would: a better one could then save less than was already spent.
+of complete tables are cheap, it is the order whose buckets cost least in the cheaper form of each. The search goes on
+until the time limit, or until it has taken as long as elimination with the best order would: a better one could then
+save less than was already spent.
 
 Every heuristic is tried once even if the limit is zero, as that takes milliseconds, except on graphs of thousands of
 variables. There min-degree, which is fast, runs first. After the limit and ``first_order_seconds``, min-degree also
 completes the other heuristics' orders (see :class:`~oocbe.elimination.orders.separators.Hurry`), and after another
 ``grace_seconds`` the rest of an order is arbitrary.
 
-Local search changes a greedy heuristic's scores of a few variables at a time. The cost of a greedy order varies widely:
-with other tie-breaking it may have a hundred times the rows, and restarts sample this wide distribution again and
-again. But a greedy run can be controlled: each variable has a *factor* that multiplies its score, so that it is
-eliminated earlier or later. Then one good order leads to better ones: change the factors of a few variables, run the
-heuristic again, and keep the change if it does not increase the rows (hill climbing in the space of factors; random
-restarts with noise on the scores, as in Kask, Gelfand, Otten and Dechter 2011, *Pushing the power of stochastic greedy
-ordering schemes*, are only its first step). Runs end as soon as their separators exceed the rows of the best one.
-
-Greedy orders of meshes and of graphs with small separators stay far from the best ones. So a longer search also tries
+With other tie-breaking a greedy order may have a hundred times the rows, so a longer search restarts heuristics from
+other seeds. Greedy orders of meshes and of graphs with small separators stay far from the best ones: it also tries
 nested dissections (:mod:`oocbe.kernels.cpu.orders.dissection`), and orders parts of the trees of good orders anew
 (:mod:`oocbe.kernels.cpu.orders.windows`). Each method's share of the search grows with its recent gains.
 """
@@ -30,7 +23,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
@@ -45,7 +37,6 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import MOST_ROWS, UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.choice import cuda_works
 from oocbe.kernels.cpu.orders import greedy_order as greedy
-from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import order_finders
 from oocbe.model.settings.tuning import tuning
@@ -235,7 +226,7 @@ def search_orders(
     # Without constraints that make rows fewer than assignments, an order with too many assignments is not completed.
     most_cells = tuning().probe_margin * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
     with OrderFlags(graph, seconds, longest) as flags:
-        for name, order in _candidates(graph, names, seconds, seed, finalists, cell_work, most_cells, flags):
+        for name, order in _candidates(graph, names, seconds, seed, finalists, most_cells, flags):
             deadline.check()
             candidates += 1
             if order is not None and (name, order.tobytes()) not in tried:
@@ -316,17 +307,14 @@ def _candidates(
     seconds: float,
     seed: int,
     finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
-    cell_work: float,
     most_cells: float,
     flags: OrderFlags,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
     """Endless orders: one of each heuristic, then those of the methods that gained most; None: no improvement.
 
-    Methods are heuristics, of which greedy ones are improved and others restarted, dissections if any heuristic is
-    permitted, and windows of orders found before. Once buckets exceed ``most_cells`` assignments, the rest of an order
-    is arbitrary.
+    Methods are restarts of heuristics, dissections if any heuristic is permitted, and windows of orders found before.
+    Once buckets exceed ``most_cells`` assignments, the rest of an order is arbitrary.
     """
-    chains: dict[str, Chain] = {}
     random = np.random.default_rng([seed & 0x7FFFFFFF, 0])
     for restart, name in enumerate(names):
         if flags.first.hurry[0] != 0 and any(finalists.values()):
@@ -340,11 +328,7 @@ def _candidates(
         shares = np.maximum(gains, tuning().least_method_share * gains.max()) / costs
         which = int(random.choice(len(methods), p=shares / shares.sum()))
         name, own = methods[which], (seed + restart) & 0x7FFFFFFF
-        if name in CRITERIA:
-            if name not in chains:
-                chains[name] = Chain(graph, CRITERIA[name], tuning().search_probes, seed & 0x7FFFFFFF, cell_work)
-            order = chains[name].step(flags.later)
-        elif name in (BEST, ANY):
+        if name in (BEST, ANY):
             name, order = _improved(graph, finalists, own, name == BEST, flags.later)
         elif name == DISSECTION:
             order = graph.dissected_order(own, most_cells, flags.later)
@@ -380,7 +364,7 @@ def _improved(
         return name, None
     sets = graph.separators(order)
     heat = graph.joined_cells(order, sets) if graph.is_complete else graph.predict(sets, 1, seed)
-    return name, graph.improved_order(order, heat, int(random.integers(SEEDS)), flags)
+    return name, graph.improved_order(order, heat, int(random.integers(1 << 31)), flags)
 
 
 def _judged(
@@ -395,72 +379,3 @@ def _judged(
     rows = graph.limited(order, sets, graph.predict(sets, tuning().final_probes, seed))
     costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(order, sets)).tolist())
     return OrderChoice(tuple(order.tolist()), name, candidates, tuple(sets.listed()), tuple(rows.tolist()), costs)
-
-
-SEEDS = 1 << 31
-"""Exclusive upper limit of the seeds of single orders."""
-
-
-class Chain:
-    """Orders of one greedy criterion, each with no more work than the one before it.
-
-    Parameters
-    ----------
-    graph : of the problem. criterion : one of the codes of :mod:`oocbe.kernels.cpu.orders.greedy_order`.
-    probes : of each separator, if there are hard constraints to probe. seed : of the changes.
-    cell_work : see :func:`search_orders`.
-
-    Attributes
-    ----------
-    work : predicted for the last order, in rows; infinite before the first one. Without constraints, the assignments of
-        all separators.
-    """
-
-    def __init__(
-        self, graph: PrimalGraph, criterion: int, probes: int, seed: int, cell_work: float = float("inf")
-    ) -> None:
-        self._graph = graph
-        self._criterion = criterion
-        self._probes = probes
-        self._cell_work = cell_work
-        self._random = np.random.default_rng([seed, criterion])
-        self._logarithms = tuning().order_first_spread * self._random.normal(size=len(graph.sizes))
-        self.work = float("inf")
-
-    def step(self, flags: Hurry = UNHURRIED) -> NDArray[np.int64] | None:
-        """Try a change in each thread; returns the best order, or None if all have more work than before."""
-        count = len(self._logarithms)
-        trials = [self._logarithms]
-        if self.work < float("inf"):
-            trials = []
-            for _ in range(thread_count()):
-                chosen = self._random.random(count) < tuning().order_changed_share
-                chosen[self._random.integers(0, count)] = True
-                changes = np.zeros(count)
-                changes[chosen] = tuning().order_spread * self._random.normal(size=np.count_nonzero(chosen))
-                trials.append(self._logarithms + changes)
-        seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
-        calls = [(np.exp(t), seed, flags, copy_context()) for t, seed in zip(trials, seeds, strict=True)]
-        found = run_all(self._judged, calls)
-        best = min(range(len(trials)), key=lambda trial: found[trial][0])
-        work: float = found[best][0]
-        order: NDArray[np.int64] = found[best][1]
-        if work > self.work:
-            return None
-        self.work, self._logarithms = work, trials[best]
-        return order
-
-    def _judged(
-        self, factors: NDArray[np.float64], seed: int, flags: Hurry, context: Context
-    ) -> tuple[float, NDArray[np.int64]]:
-        """:meth:`_judge` on a thread with the caller's deadline in its context."""
-        return context.run(self._judge, factors, seed, flags)
-
-    def _judge(self, factors: NDArray[np.float64], seed: int, flags: Hurry) -> tuple[float, NDArray[np.int64]]:
-        """Work and order of a greedy run with these factors; more work than the last order's if it was abandoned."""
-        graph = self._graph
-        most = self.work if graph.is_complete else float("inf")
-        order, work = graph.greedy_order(self._criterion, seed, most, factors, flags)
-        if not graph.is_complete:
-            work = graph.work(order, self._probes, seed, self.work, self._cell_work)
-        return work, order

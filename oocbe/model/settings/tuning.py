@@ -270,12 +270,6 @@ class Tuning:
     3.3 billion predicted rows after half a second and 100 million after five."""
     longest_search_share: float = 0.25
     """Maximum share of a time limit for such a search."""
-    order_changed_share: float = 0.05
-    """Mean share of the variables whose factors are changed at a time; at least one variable."""
-    order_spread: float = 0.7
-    """Standard deviation of a change, in the logarithm of a factor."""
-    order_first_spread: float = 0.1
-    """Standard deviation of a chain's initial factors, in the logarithm: enough to break ties between equal scores."""
     bitset_variables: int = 1 << 12
     """Variables up to which greedy orders use bit sets, which are then faster than lists."""
     linear_sweeps: int = 16
