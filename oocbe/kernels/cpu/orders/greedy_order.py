@@ -104,13 +104,9 @@ def greedy_order(
     neighbours = np.empty(len(adjacency), dtype=np.int64)
     together = 0.0
     first = np.int64(np.random.random() * n)
-    for step in range(n):
+    step = 0
+    while step < n:
         if stop[0] != 0:
-            place = step
-            for left in range(n):
-                if alive[left] != 0:
-                    order[place] = left
-                    place += 1
             break
         if hurry[0] != 0 and criterion != MIN_DEGREE:
             criterion = MIN_DEGREE
@@ -136,6 +132,7 @@ def greedy_order(
                 if np.random.randint(ties) == 0:
                     best = v
         order[step] = best
+        step += 1
         alive[best] = 0
         degree = members_of(adjacency[best], neighbours)
         bits = 0.0
@@ -143,11 +140,6 @@ def greedy_order(
             bits += weights[neighbours[i]]
         together += 2.0**bits
         if together > most:
-            place = step + 1
-            for left in range(n):
-                if alive[left] != 0:
-                    order[place] = left
-                    place += 1
             break
         for i in range(degree):
             u = neighbours[i]
@@ -173,4 +165,8 @@ def greedy_order(
                             common ^= one
                             stale[k * 64 + count_bits(one - U64(1))] = 1
             adjacency[u, best >> 6] &= ~(U64(1) << U64(best & 63))
+    for left in range(n):
+        if alive[left] != 0:
+            order[step] = left
+            step += 1
     return order, together
