@@ -121,7 +121,8 @@ class CuttingPlanes:
         self._clauses: dict[int, Line] = {}
         for scope, clauses in formula.forbidden:
             for row, number in clauses.items():
-                self._clauses[self._mask(scope, row)] = self._clause(scope, row, number)
+                mask = sum(1 << self._proof.first[v] + a for v, a in zip(scope, row, strict=True))
+                self._clauses[mask] = self._clause(scope, row, number)
         for pair, (number, _) in self._proof.dear.items():
             table = formula.tables[number]
             row = tuple(x - self._proof.first[v] for x, v in zip(members(pair), table.scope, strict=True))
@@ -150,9 +151,6 @@ class CuttingPlanes:
             if step["removed"]:
                 self._remove(total, step["removed"])
             proof.fixed = sum(own & proof.alive for own in proof.mask if (own & proof.alive).bit_count() == 1)
-
-    def _mask(self, scope: Row, row: Row) -> int:
-        return sum(1 << self._proof.first[v] + a for v, a in zip(scope, row, strict=True))
 
     def _clause(self, scope: Row, row: Row, number: int | None, *names: str) -> Line:
         assert number is not None

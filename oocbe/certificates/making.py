@@ -47,7 +47,7 @@ ROWS_A_SECOND = 100_000
 """Expected speed of the tables, in rows a second."""
 
 ORDER_SECONDS = 0.5
-"""Time limit of the search for an order of the tables, in seconds."""
+"""Time limit of the search for an order of elimination, in seconds."""
 
 LITTLE = 0.02
 """Least share of the values that a round must remove for another round to follow."""

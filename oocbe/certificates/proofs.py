@@ -15,7 +15,7 @@ import numpy as np
 from oocbe.bounds.forbidden import MOST_LITERALS
 from oocbe.certificates.cost_shifting import Shifts, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
-from oocbe.certificates.making import SHARE, Claim, Maker
+from oocbe.certificates.making import ORDER_SECONDS, PROVEN, SHARE, Claim, Maker
 from oocbe.certificates.opb import Formula, Row
 from oocbe.certificates.veripb import ProofWriter, TooManyRowsError, Written
 from oocbe.elimination.orders.order import search_orders
@@ -47,12 +47,6 @@ LARGEST_SUM = 2**53
 
 FIRST_SHARE = 0.25
 """Share of ``--bound-seconds`` for a search before the linear program."""
-
-ORDER_SECONDS = 0.5
-"""Time limit of the search for an order of elimination, in seconds."""
-
-PROVEN = ("optimal", "infeasible", "nothing-better")
-"""Statuses that a proof should confirm."""
 
 
 class ProofTask:

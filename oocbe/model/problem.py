@@ -151,18 +151,13 @@ class Problem(Shown, FileNotes):
         return np.where(permits_nothing, np.inf, least) if permits_nothing.any() else least
 
     @cached_property
-    def value_step(self) -> int:
-        """Greatest common divisor of the differences between integer values of one function; 0 without any."""
-        return step_of(self.functions, self.extremes)
-
-    @cached_property
     def value_grid(self) -> ValueGrid:
         """The coarsest grid with all sums of the problem's integer costs; no grid for floating-point costs."""
         if not self.is_integral:
             return ValueGrid(0, 0)
         known = self.extremes
         first = np.where(known.rows > 0, known.lows, known.defaults)
-        return ValueGrid(self.value_step or 1, sum(first.tolist(), int(self.constant)))
+        return ValueGrid(step_of(self.functions, known) or 1, sum(first.tolist(), int(self.constant)))
 
     @cached_property
     def magnitude(self) -> int | float:
