@@ -154,6 +154,16 @@ class CaseSweep:
         return factors
 
 
+def functions_of(tree: CompiledTree | StoredTree) -> dict[int, list[int]]:
+    """Numbers of the problem's functions, by the clique that covers the scope; -1: no variables."""
+    home = {v: number for number, clique in enumerate(tree.cliques) for v in clique.own}
+    place = {v: i for i, v in enumerate(tree.order)}
+    functions: dict[int, list[int]] = {}
+    for number, f in enumerate(tree.problem.functions):
+        functions.setdefault(home[min(f.scope, key=place.__getitem__)] if f.scope else -1, []).append(number)
+    return functions
+
+
 MOST_CELLS = 1 << 27
 """Maximum number of cells of one function's array of counts, which is one GiB."""
 
@@ -183,18 +193,12 @@ def expected_counts(
     counts = [np.zeros(shape) for shape in shapes]
     if not tree.is_possible:
         return counts, np.full(len(cases), -np.inf)
-    home = {v: number for number, clique in enumerate(tree.cliques) for v in clique.own}
-    place = {v: i for i, v in enumerate(tree.order)}
-    functions: dict[int, list[int]] = {}  # by the clique that covers the scope; -1: no variables
-    for number, f in enumerate(problem.functions):
-        functions.setdefault(home[min(f.scope, key=place.__getitem__)] if f.scope else -1, []).append(number)
+    functions = functions_of(tree)
 
     def add(clique: int, values: Callable[[int], NDArray[Any]], expected: NDArray[np.float64]) -> None:
         """Add the probabilities of rows of a clique; ``values``: of a variable in each of them."""
         for number in functions[clique]:
-            index = np.zeros(len(expected), dtype=np.int64)
-            for v in problem.functions[number].scope:
-                index = index * problem.sizes[v] + values(v)
+            index = np.ravel_multi_index([values(v) for v in problem.functions[number].scope], shapes[number])
             counts[number].reshape(-1)[:] += np.bincount(index, expected, counts[number].size)
 
     covering = functions.keys() - {-1}

@@ -85,7 +85,8 @@ class CompiledTree:
     @cached_property
     def log_arrays(self) -> TreeArrays:
         """The arrays with logarithms of the weights."""
-        return self.arrays if self.is_log else self.arrays._replace(weights=np.log(self.arrays.weights))
+        with np.errstate(divide="ignore"):
+            return self.arrays if self.is_log else self.arrays._replace(weights=np.log(self.arrays.weights))
 
     @property
     def is_possible(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +12,13 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
 from oocbe.formats.bif import conditionals
-from oocbe.junction_trees.case_sweeps import expected_counts
+from oocbe.junction_trees.case_sweeps import expected_counts, functions_of
+from oocbe.junction_trees.compiled import LEAST_WEIGHT, CompiledTree, assembled
 from oocbe.junction_trees.evidence import Likelihoods, case_of, cases_of
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import SUM_PRODUCT
 
 
 def fit_tables(
@@ -55,19 +59,40 @@ def fit_tables(
         if not 0 <= number < np.inf:
             raise UsageError(f"{name}: {number!r} is not a finite number from 0")
     scopes, tables = zip(*conditionals(network), strict=True)
-    known, course = cases_of(network, cases, likelihood), list[float]()
-    while True:
+    known, course, tree = cases_of(network, cases, likelihood), list[float](), None
+
+    def fitted() -> Problem:
         functions = (Function.from_array(s, t, infeasible=0.0) for s, t in zip(scopes, tables, strict=True))
-        fitted = replace(network, functions=tuple(functions))
-        tree = JunctionTree(fitted, **settings)._tree
-        settings["order"] = [network.variables[v].name for v in tree.order]
+        return replace(network, functions=tuple(functions))
+
+    while True:
+        if tree is None:
+            tree = JunctionTree(fitted(), **settings)._tree
+            settings["order"] = [network.variables[v].name for v in tree.order]
         counts, logarithms = expected_counts(tree, known)
         for number in np.flatnonzero(logarithms == -np.inf)[:1].tolist():
             raise UsageError(f"{network.name}: {case_of(number)} is impossible in round {len(course)}; give a prior")
         course.append(float(logarithms.sum()))
         if len(course) > rounds or (len(course) > 1 and abs(course[-1] - course[-2]) <= tolerance * abs(course[-1])):
-            return fitted, np.array(course)
+            return fitted(), np.array(course)
         found = [own.reshape(t.shape) + prior for own, t in zip(counts, tables, strict=True)]
         sums = [np.broadcast_to(own.sum(axis=-1, keepdims=True), own.shape) for own in found]
         pairs = zip(found, sums, tables, strict=True)
-        tables = tuple(np.divide(own, total, out=t.copy(), where=total > 0) for own, total, t in pairs)
+        before, tables = tables, tuple(np.divide(own, s, out=t.copy(), where=s > 0) for own, s, t in pairs)
+        has_rows = not any(np.any(t[old == 0]) for t, old in zip(tables, before, strict=True))
+        tree = _reweighted(tree, tables, settings.get("space") == "log") if has_rows else None
+
+
+def _reweighted(tree: Any, tables: Sequence[NDArray[np.float64]], is_log: bool) -> CompiledTree | None:
+    """A tree with other probabilities, 0 where it has no rows; its problem keeps the old ones. None: make it anew."""
+    if not isinstance(tree, CompiledTree) or tree.problem.semiring != SUM_PRODUCT:
+        return None
+    with np.errstate(divide="ignore"):
+        factors = [np.log(table) for table in tables]
+    numbers, scopes, weights = functions_of(tree), [f.scope for f in tree.problem.functions], []
+    for clique, own in enumerate(tree.rows):
+        parts = (factors[f][tuple(tree.values(clique, v) for v in scopes[f])] for f in numbers.get(clique, ()))
+        weights.append(sum(parts, np.zeros(own.rows)))
+    is_log = is_log or min(w.min(initial=0.0, where=w > -np.inf) for w in weights) < math.log(LEAST_WEIGHT)
+    rows = [replace(r, weights=w if is_log else np.exp(w)) for r, w in zip(tree.rows, weights, strict=True)]
+    return assembled(tree.problem, tree.order, tree.cliques, rows, 0.0, is_log)

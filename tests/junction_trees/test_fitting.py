@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 import oocbe
+from oocbe.junction_trees import fitting
 
 RANDOM = np.random.default_rng(0)
 NAMES = ("cloudy", "rain", "grass")
@@ -102,6 +104,43 @@ def test_parents_without_a_case_keep_their_probabilities():
     assert after[0].tolist() == [1.0, 0.0]
     np.testing.assert_allclose(after[1][1], before[1][1])
     assert after[2][0, 0].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("seed", "settings"), [(3, {}), (5, {}), (5, {"space": "log"}), (3, {"prior": 0.5})], ids=str)
+def test_rounds_share_the_rows_of_one_tree(monkeypatch, seed, settings):
+    """Also where probabilities leave the range of products (seed 3), and where some become 0 (seed 5)."""
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(seed))
+    problem = network()
+    tables = dense(problem)
+    for table in tables:
+        table[RANDOM.random(table.shape) < 0.3] *= 1e-70
+        table /= table.sum(axis=-1, keepdims=True)
+    functions = (oocbe.Function.from_array(f.scope, t) for f, t in zip(problem.functions, tables, strict=True))
+    problem = replace(problem, functions=tuple(functions))
+    cases = cases_with_gaps(problem, 10, 0.5)
+    made, logs, assembled = [], [], fitting.assembled
+    monkeypatch.setattr(fitting, "JunctionTree", lambda *a, **k: made.append(1) or oocbe.JunctionTree(*a, **k))
+    monkeypatch.setattr(fitting, "assembled", lambda *a: logs.append(a[-1]) or assembled(*a))
+    settings = {"rounds": 60, "tolerance": 0.0, **settings}
+    fitted, course = oocbe.fit_tables(problem, cases, **settings)
+    assert len(made) == 1 and len(logs) == len(course) - 1 > 5
+    if "prior" not in settings:
+        assert all(logs) if seed == 3 or "space" in settings else not any(logs)
+        assert any((table == 0).any() for table in dense(fitted)) == (seed == 5)
+    monkeypatch.setattr(fitting, "_reweighted", lambda *a: None)
+    expected, same = oocbe.fit_tables(problem, cases, **settings)
+    assert len(made) == 1 + len(same)
+    np.testing.assert_allclose(course[: len(same)], same[: len(course)], rtol=1e-12)
+    for own, wanted in zip(dense(fitted), dense(expected), strict=True):
+        np.testing.assert_allclose(own, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_prior_brings_back_rows_of_probability_0():
+    variables = (oocbe.Variable("a", 2), oocbe.Variable("b", 2))
+    tables = [oocbe.Function.from_array((0,), [0.5, 0.5]), oocbe.Function.from_array((0, 1), [[1, 0], [0.5, 0.5]], 0)]
+    problem = oocbe.Problem(variables, tuple(tables), constant=1, semiring=oocbe.MAX_PRODUCT)
+    fitted, _ = oocbe.fit_tables(problem, [{"a": "0", "b": "0"}], rounds=2, prior=1.0)
+    np.testing.assert_allclose(dense(fitted)[1], [[2 / 3, 1 / 3], [0.5, 0.5]])
 
 
 @pytest.mark.filterwarnings("ignore:.*likelihood divergence")  # its last round, by rounding
