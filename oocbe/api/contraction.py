@@ -191,8 +191,8 @@ class Expression:
     sizes: Mapping[str, int]
 
     @classmethod
-    def parse(cls, text: str, shapes: Sequence[Sequence[int]]) -> Expression:
-        """Read an expression about operands of some shapes.
+    def parse(cls, text: str, shapes: Sequence[Sequence[int] | Mapping[Any, int]]) -> Expression:
+        """Read an expression about operands of some shapes, or of axes with names and lengths in any order.
 
         Without ``->``, the output has the indices that occur once, in alphabetical order, as in NumPy.
 
@@ -216,6 +216,12 @@ class Expression:
             raise UsageError(f"einsum: {text!r}: an index occurs twice in the output")
         sizes: dict[str, int] = {}
         for number, (names, shape) in enumerate(zip(operands, shapes, strict=True)):
+            if isinstance(shape, Mapping):
+                if set(names) != set(shape) or len(names) != len(shape):
+                    raise UsageError(
+                        f"einsum: operand {number} has the dimensions {tuple(shape)}, not those of {names}"
+                    )
+                shape = [shape[name] for name in names]
             if len(names) != len(shape):
                 raise UsageError(
                     f"einsum: operand {number} has {len(shape)} axes, and {len(names)} indices in {text!r}"

@@ -6,7 +6,8 @@ Dense operands are complete tables, sparse ones incomplete tables; :mod:`oocbe.a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -54,7 +55,8 @@ def einsum(
     ----------
     expression : as for ``numpy.einsum``, without ``...``; or with names between spaces: ``day sensor, sensor -> day``.
     operands : NumPy arrays, or what ``numpy.asarray`` accepts; sparse arrays of SciPy or pydata/sparse, and
-        :class:`oocbe.Table`, whose missing entries are the semiring's zero; complete and stored tables.
+        :class:`oocbe.Table`, whose missing entries are the semiring's zero; complete and stored tables. Terms have the
+        dimensions of an xarray DataArray in any order; coordinates of the same dimension must be equal.
     semiring : ``sum-product``, ``max-plus``, ``min-plus``, ``max-times``, ``log`` (log-sum-exp), ``or-and``, or a
         :class:`oocbe.Semiring` or its name.
     optimize : see :func:`einsum_path`.
@@ -68,9 +70,9 @@ def einsum(
     Returns
     -------
     A NumPy array with an axis for each index of the output, a scalar array without axes if there is none. If all
-    operands are sparse: a sparse array of the first operand's kind, or a Table. With ``output`` the stored table.
-    With ``return_argmax`` a pair: the array, and a dictionary from index name to an int64 array of the same shape; -1
-    where the value is the semiring's zero.
+    operands are sparse: a sparse array of the first operand's kind, or a Table. If all are DataArrays: a DataArray with
+    the coordinates of its dimensions. With ``output`` the stored table. With ``return_argmax`` a pair: the array, and
+    a dictionary from index name to an int64 array of the same shape; -1 where the value is the semiring's zero.
 
     Raises
     ------
@@ -82,6 +84,9 @@ def einsum(
     arrays = [_as_operand(operand) for operand in operands]
     parsed = Expression.parse(expression, [_shape(a) for a in arrays])
     path = path_of(parsed, optimize)
+    label = _labelling(arrays, parsed.output)
+    named = zip(arrays, parsed.operands, strict=True)
+    arrays = [_as_operand(a.transpose(*names).data) if _is_labelled(a) else a for a, names in named]
     if return_argmax and not (chosen.selects and all(isinstance(a, np.ndarray) for a in arrays)):
         raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
     is_boolean = semiring == "or-and"
@@ -95,9 +100,9 @@ def einsum(
         if isinstance(made, AnyComplete):
             result = _array(made, parsed.output, limit)
             result = result.astype(bool) if is_boolean else result
-            return (result, _arguments(steps, result)) if return_argmax else result
+            return (label(result), _arguments(steps, result, label)) if return_argmax else label(result)
         rows = made if isinstance(made, Table) else made.to_table()
-        return _sparse(rows, parsed, operands)
+        return label(_sparse(rows, parsed, arrays))
 
 
 def einsum_path(expression: str, *operands: Any, optimize: str | Sequence[Positions] = "auto") -> ContractionPath:
@@ -128,8 +133,8 @@ def _semiring(name: str | Semiring) -> Semiring:
 
 
 def _as_operand(operand: Any) -> Any:
-    """A table, a sparse array, or a NumPy array."""
-    if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand):
+    """A table, a sparse array, a DataArray, or a NumPy array."""
+    if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand) or _is_labelled(operand):
         return operand
     return np.asarray(operand)
 
@@ -138,8 +143,26 @@ def _is_sparse(operand: Any) -> bool:
     return type(operand).__module__.split(".")[0] in ("scipy", "sparse") and hasattr(operand, "nnz")
 
 
-def _shape(operand: Any) -> tuple[int, ...]:
-    return tuple(operand.layout.sizes) if hasattr(operand, "layout") else tuple(operand.shape)
+def _is_labelled(operand: Any) -> bool:
+    """Whether it is a DataArray, which needs no import of xarray: it was imported before."""
+    return "xarray" in sys.modules and isinstance(operand, sys.modules["xarray"].DataArray)
+
+
+def _labelling(arrays: Sequence[Any], output: Sequence[str]) -> Callable[[Any], Any]:
+    """What makes a result a DataArray if all operands are, and leaves it as it is otherwise."""
+    found: dict[str, Any] = {}
+    for number, array in enumerate(arrays):
+        for name, own in array.coords.items() if _is_labelled(array) else ():
+            if name in array.dims and not found.setdefault(name, own).to_index().equals(own.to_index()):
+                raise UsageError(f"einsum: operand {number} has other coordinates of {name!r} than one before it")
+    kept = {name: found[name] for name in output if name in found}
+    return lambda result: type(arrays[0])(result, kept, output) if all(map(_is_labelled, arrays)) else result
+
+
+def _shape(operand: Any) -> Any:
+    if hasattr(operand, "layout"):
+        return tuple(operand.layout.sizes)
+    return operand.sizes if _is_labelled(operand) else tuple(operand.shape)
 
 
 def _table(operand: Any, names: tuple[str, ...], semiring: Semiring, is_boolean: bool) -> Any:
@@ -198,8 +221,8 @@ def _numbers(values: NDArray[Any], semiring: Semiring, is_boolean: bool) -> NDAr
     return values
 
 
-def _arguments(contractions: Contractions, result: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-    """The value of each eliminated index in the best assignment of each cell of the result."""
+def _arguments(contractions: Contractions, result: NDArray[Any], label: Callable[[Any], Any]) -> dict[str, Any]:
+    """The value of each eliminated index in the best assignment of each cell of the result, int64, labelled."""
     expression, sizes = contractions.path.expression, contractions.path.expression.sizes
     semiring = contractions.inputs[-1][0].semiring
     shape = tuple(sizes[name] for name in expression.output)
@@ -227,7 +250,7 @@ def _arguments(contractions: Contractions, result: NDArray[Any]) -> dict[str, ND
             chosen[first : first + many] = best
         found |= zip(gone, np.unravel_index(chosen, lengths), strict=True)
     return {
-        name: np.where(possible, values, -1).reshape(shape).astype(np.int64)
+        name: label(np.where(possible, values, -1).reshape(shape).astype(np.int64))
         for name, values in found.items()
         if name not in expression.output
     }

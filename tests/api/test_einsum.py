@@ -158,6 +158,47 @@ def test_names_integers_paths_and_scalars():
     assert oocbe.einsum("ij,jk,kl,li", *arrays).shape == ()
 
 
+def labelled():
+    """Readings and calibrations of two sensors over three days, and the same numbers as arrays."""
+    xarray = pytest.importorskip("xarray")
+    random = np.random.default_rng(8)
+    gain, use = random.integers(1, 9, (2, 3)).astype(float), random.integers(1, 9, (2, 4)).astype(float)
+    days = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[ns]")
+    one = xarray.DataArray(gain, {"sensor": ["a", "b"], "day": days, "month": ("day", [1, 1, 1])}, ["sensor", "day"])
+    return xarray, one, xarray.DataArray(use, {"sensor": ["a", "b"]}, ["sensor", "target"]), gain, use
+
+
+def test_labelled_arrays_are_contracted_by_name_and_keep_their_coordinates():
+    xarray, one, two, gain, use = labelled()
+    for operands in ((one, two), (one.T, two), (one, two.T)):
+        found = oocbe.einsum("day sensor, sensor target -> target day", *operands)
+        expected = xarray.DataArray((gain.T @ use).T, {"day": one["day"].values}, ["target", "day"])
+        xarray.testing.assert_identical(found, expected)
+    assert oocbe.einsum("day sensor, sensor target ->", one, two).item() == pytest.approx((gain.T @ use).sum())
+    best, places = oocbe.einsum("day sensor -> day", one, semiring="max-plus", return_argmax=True)
+    assert best.equals(one.max("sensor").drop_vars("month"))
+    assert places["sensor"].equals(best.copy(data=gain.argmax(axis=0)))
+    mixed = oocbe.einsum("day sensor, sensor target -> target day", one, use)
+    assert isinstance(mixed, np.ndarray) and np.allclose(mixed, (gain.T @ use).T)
+    assert oocbe.einsum_path("day sensor, sensor target -> day", one, two).joined == 24
+
+
+def test_labels_that_differ_are_refused():
+    _, one, two, _, _ = labelled()
+    for other in (two.assign_coords(sensor=["a", "c"]), two.isel(sensor=[1, 0])):
+        with pytest.raises(UsageError, match="operand 1 has other coordinates of 'sensor'"):
+            oocbe.einsum("sensor day, sensor target -> day target", one, other)
+    with pytest.raises(UsageError, match=r"operand 1 has the dimensions \('sensor', 'target'\), not those of"):
+        oocbe.einsum("sensor day, sensor place -> day place", one, two)
+
+
+def test_sparse_labelled_arrays_stay_sparse():
+    sparse, xarray = pytest.importorskip("sparse"), pytest.importorskip("xarray")
+    one = xarray.DataArray(sparse.COO.from_numpy(np.eye(3)), {"i": list("abc")}, ["i", "j"])
+    found = oocbe.einsum("ij,ik->kj", one, one.rename(j="k"))
+    assert found.dims == ("k", "j") and np.array_equal(found.data.todense(), np.eye(3))
+
+
 def test_a_path_of_a_chain_avoids_the_large_result():
     shapes = [(1000, 2), (2, 1000), (1000, 3)]
     path = oocbe.einsum_path("ij,jk,kl->il", *shapes)
