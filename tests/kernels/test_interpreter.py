@@ -155,10 +155,11 @@ def test_estimates_are_equal():
     assert own.tolist() == estimate_rows(*arguments, *limits).tolist()
 
 
-def test_the_variable_must_be_a_number(monkeypatch):
-    monkeypatch.setenv("OOCBE_INTERPRETED_SECONDS", "none")
+@pytest.mark.parametrize("text", ["none", "nan", "-1"])
+def test_the_variable_must_be_a_number(monkeypatch, text):
+    monkeypatch.setenv("OOCBE_INTERPRETED_SECONDS", text)
     interpreter._process_seconds.cache_clear()
-    with pytest.raises(UsageError, match="must be a number of seconds, not 'none'"):
+    with pytest.raises(UsageError, match=f"must be a number of seconds, at least 0, not '{text}'"):
         interpreter._process_seconds()
     interpreter._process_seconds.cache_clear()
 

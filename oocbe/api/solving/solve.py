@@ -134,7 +134,7 @@ def _solved_or_by_logarithms(
             is_last = options.workdir is not None or not has_logarithms(problem)
             if isinstance(error, TimeLimitError):  # the search with bounds still gives one, and an assignment
                 is_product = problem.semiring.selects and problem.semiring.combination is Combination.MULTIPLY
-                is_last = is_last or not is_product or isinstance(error, RequestedEndError)
+                is_last = is_last or not is_product or options.bounds == "none" or isinstance(error, RequestedEndError)
             else:
                 why = OUT_OF_RANGE
             if is_last:

@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -74,10 +75,10 @@ def interpreted(loop: Function) -> Function:
 @cache
 def _process_seconds() -> float:
     text = os.environ.get("OOCBE_INTERPRETED_SECONDS", str(PROCESS_SECONDS))
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"OOCBE_INTERPRETED_SECONDS must be a number of seconds, not {text!r}") from None
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 0:
+            return seconds
+    raise UsageError(f"OOCBE_INTERPRETED_SECONDS must be a number of seconds, at least 0, not {text!r}")
 
 
 def _loop_seconds() -> float:
