@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -160,7 +159,7 @@ class LocalSearch:
             is_compiled = is_compiled or (not is_interpreted and is_ready(search, *arguments, 1, current_flag()))
             steps = int(min(self._chunk if is_compiled else self._interpreted_chunk, left))
             left -= steps
-            is_better |= bool((search if is_compiled else _search_interpreted)(*arguments, steps, current_flag()))
+            is_better |= bool((search if is_compiled else interpreted(search))(*arguments, steps, current_flag()))
             self._calls, is_first = self._calls + 1, False
         candidate = self._evaluated(tuple(state.best.tolist())) if is_better else None
         if candidate is not None and (self.best is None or sign * candidate.value < sign * self.best.value):
@@ -170,15 +169,6 @@ class LocalSearch:
     def _evaluated(self, assignment: tuple[int, ...]) -> Incumbent | None:
         value = self._problem.evaluate(assignment)
         return None if value is None else Incumbent(value, assignment, "tabu search with ejection")
-
-
-def _search_interpreted(*arguments: Any) -> bool:
-    """The search while it is compiled: an answer within a time limit that the compilation would use up."""
-    before = np.random.get_state()  # noqa: NPY002  (compiled loops have a generator of their own)
-    try:
-        return bool(interpreted(search)(*arguments))
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
 
 
 def _initial_state(found: SearchModel) -> tuple[SearchState, Settings]:

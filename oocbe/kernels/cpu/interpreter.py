@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.compiler import Loop, compiler
@@ -66,10 +68,42 @@ def interpreted(loop: Function) -> Function:
     loops = {name: interpreted(value) for name, value in found.items() if hasattr(value, "py_func")}
     loops |= {name: _STAND_INS[id(value)] for name, value in found.items() if id(value) in _STAND_INS}
     names = {**function.__globals__, "range": _timed_range, **loops}
+    if "random" in function.__code__.co_names:
+        names["np"] = _NUMPY
     made: Any = FunctionType(function.__code__, names, function.__name__)
     made.__defaults__ = function.__defaults__
-    made.draws = "random" in function.__code__.co_names or any(getattr(f, "draws", False) for f in loops.values())
     return cast(Function, made)
+
+
+class _Draws:
+    """The draws of compiled loops, which are those of NumPy's first generator; NumPy's own is left alone."""
+
+    def __init__(self) -> None:
+        self._generator = random.Random()
+        self.random = self._generator.random
+
+    def seed(self, seed: int) -> None:
+        state = np.random.RandomState(int(seed)).get_state(legacy=False)["state"]
+        self._generator.setstate((3, (*state["key"].tolist(), int(state["pos"])), None))
+
+    def randint(self, end: int) -> int:
+        if end <= 0:
+            raise ValueError("empty range for randint")
+        mask, drawn = (1 << (int(end) - 1).bit_length()) - 1, end
+        while drawn >= end:
+            drawn = self._generator.getrandbits(32) & mask if mask else 0
+        return drawn
+
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        found = np.arange(count)
+        for i in range(count - 1, 0, -1):
+            j = self.randint(i + 1)
+            found[i], found[j] = found[j], found[i]
+        return found
+
+
+_NUMPY = SimpleNamespace(**{**vars(np), "random": _Draws()})
+"""NumPy for interpreted loops that draw."""
 
 
 @cache
@@ -147,7 +181,6 @@ class Interpreter:
         own = [array for array in _arrays(arguments) if array.flags.writeable and not is_flag(array)]
         before = [(array, array.copy()) for array in own]
         function: Any = interpreted(self._compiled)
-        random_state = np.random.get_state() if function.draws else None
         begin, end, deadline = time.monotonic(), _end, current()
         _end = min(end, begin + _loop_seconds(), math.inf if deadline is None else deadline.end)
         try:
@@ -160,8 +193,6 @@ class Interpreter:
                 raise
             self._is_refused = True
         finally:
-            if random_state is not None:
-                np.random.set_state(random_state)
             _end, seconds = end, time.monotonic() - begin
             self._seconds += seconds
             self._elements += _elements(arguments)
