@@ -140,7 +140,7 @@ def compare(case: tuple[str, list[str]]) -> list[list[str]]:
     rows = []
     for limit in LIMITS:
         warm = run(arguments, None, limit / 2)
-        with tempfile.TemporaryDirectory() as cache:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             cold = run(arguments, cache, limit)
             # A compilation that is still running would slow the next run; the lock of late ones is never removed.
             while any(path.name != "late.lock" for path in Path(cache).rglob("*.lock")):
@@ -172,7 +172,7 @@ def limits(processes: int) -> int:
 
 def warm_up(processes: int) -> int:
     """Warm up an empty cache, and run every case to see what still compiles; the number of such cases."""
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         begin = time.perf_counter()
         environment = os.environ | {"NUMBA_CACHE_DIR": cache}
         subprocess.run([sys.executable, "-P", "-m", "oocbe", "warm-up", "--quiet"], env=environment, check=True)
