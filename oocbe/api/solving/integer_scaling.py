@@ -89,8 +89,8 @@ OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sum
 """Reason for the use of logarithms, for a result's notes."""
 
 
-def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
-    """Whether to use logarithms: for floats, unless elimination of the products is fast.
+def allows_logarithms(problem: Problem, options: SolveOptions) -> bool:
+    """Whether the logarithms of a problem of products may be solved in its place.
 
     Products of integers are exact, and are not converted. If an order, no bounds or a resumable run is requested, the
     given problem is eliminated.
@@ -99,7 +99,12 @@ def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
     if not semiring.selects or semiring.combination is not Combination.MULTIPLY or problem.is_integral:
         return False
     is_free = options.bounds == options.order == options.tables == "auto" and options.workdir is None
-    if not is_free or not problem.variables or not has_logarithms(problem):
+    return is_free and bool(problem.variables) and has_logarithms(problem)
+
+
+def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
+    """Whether to use logarithms at once: if they are allowed, unless elimination of the products is fast."""
+    if not allows_logarithms(problem, options):
         return False
     choices: list[OrderChoice] = []
     with suppressed_limit(), Deadline(options.time_limit):

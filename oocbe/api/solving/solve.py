@@ -14,7 +14,13 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from oocbe.api.solving.history import History
-from oocbe.api.solving.integer_scaling import OUT_OF_RANGE, UNBOUNDED, IntegerScaling, prefers_logarithms
+from oocbe.api.solving.integer_scaling import (
+    OUT_OF_RANGE,
+    UNBOUNDED,
+    IntegerScaling,
+    allows_logarithms,
+    prefers_logarithms,
+)
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
@@ -45,7 +51,6 @@ from oocbe.errors import (
 )
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
-from oocbe.model.semiring import Combination
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import presolved
@@ -130,14 +135,14 @@ def _solved_or_by_logarithms(
     if not prefers_logarithms(problem, options):
         try:
             return _solved(stack, options, history, begin, interruption)
-        except (FloatRangeError, TimeLimitError) as error:
-            is_last = options.workdir is not None or not has_logarithms(problem)
-            if isinstance(error, TimeLimitError):  # the search with bounds still gives one, and an assignment
-                is_product = problem.semiring.selects and problem.semiring.combination is Combination.MULTIPLY
-                is_last = is_last or not is_product or options.bounds == "none" or isinstance(error, RequestedEndError)
-            else:
-                why = OUT_OF_RANGE
-            if is_last:
+        except FloatRangeError:
+            if options.workdir is not None or not has_logarithms(problem):
+                raise
+            why = OUT_OF_RANGE
+        except RequestedEndError:
+            raise
+        except TimeLimitError:  # the search with bounds still gives one, and an assignment
+            if not allows_logarithms(problem, options):
                 raise
     with unlimited():  # partial results at a limit refer to them
         logarithms = Logarithms.of(problem, why)
