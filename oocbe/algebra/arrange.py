@@ -41,8 +41,6 @@ def arrange(
 
     The rows may be the table's own arrays, and are not to be written to.
 
-    Parameters
-    ----------
     table : any table.
     scope : all its variables, the least significant place first.
     order : variables to sort by, the least significant first.
@@ -77,8 +75,6 @@ def without_lonely(
     :data:`FILTER_BITS` bits (Bloom 1970). Moving and sorting the dropped rows would cost more than this pass over them.
     The tables are returned as they are where the filter does not pay, and on other backends than the CPU's.
 
-    Parameters
-    ----------
     tables : two tables, in main memory. shared : the variables that both have.
     """
     found = list(tables)

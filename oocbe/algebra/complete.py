@@ -72,9 +72,7 @@ def combine_tables(
     Result: complete where all tables are, or are written out; its scope is the first table's own variables, the second
     one's own, then the shared ones. Otherwise incomplete, with the layout that the operators give incomplete tables.
 
-    Raises
-    ------
-    ValueRangeError : integers that no dtype holds. ResourceError : a complete result that memory has no room for.
+    Raises ValueRangeError: integers that no dtype holds; ResourceError: a complete result that memory has no room for.
     """
     written = [CompleteTable.from_table(t) if _is_to_be_written_out(t) else t for t in tables]
     complete = [table for table in written if isinstance(table, CompleteTable)]
@@ -122,19 +120,11 @@ def eliminate_tables(
 
     Variables to eliminate that one table alone has are marginalised out of it first.
 
-    Parameters
-    ----------
     tables : at least one, of one semiring, in main memory; domain sizes agree.
     gone : variables to eliminate, each in some scope.
-
-    Returns
-    -------
-    CompleteTable : scope = each table's variables that no other one has, table after table, then the shared ones in the
-        order in which they come first.
-
-    Raises
-    ------
-    ValueRangeError : a sum or product could leave int64. ResourceError : memory has no room for the result.
+    Returns CompleteTable : scope = each table's variables that no other one has, table after table, then the shared
+    ones in the order in which they come first.
+    Raises ValueRangeError: a sum or product could leave int64; ResourceError: memory has no room for the result.
     """
     tables = _without_own(tables, gone, lambda table, own: eliminate_tables([table], own, backend, piece_rows))
     semiring, (sizes, kept, last, layout, dtype) = tables[0].semiring, _joined(tables, gone)
@@ -194,9 +184,7 @@ def complete_dtype(values: Sequence[NDArray[Any]], semiring: Semiring, terms: in
 
     Integers stay as narrow as they are where that is wide enough, besides room for what is infeasible.
 
-    Raises
-    ------
-    ValueRangeError : a sum or product could leave int64.
+    Raises ValueRangeError: a sum or product could leave int64.
     """
     dtype = np.result_type(*values)
     if dtype.kind == "f" or semiring.needs_floats:
@@ -303,10 +291,8 @@ def combine_stored(
 
     on_rows : the operator on tables of rows.
 
-    Returns
-    -------
-    StoredCompleteTable, where all tables are complete or are written out: scope as in
-    :func:`eliminate_tables`, values of int32 where those would be int16. Else StoredTable.
+    Returns StoredCompleteTable, where all tables are complete or are written out: scope as in :func:`eliminate_tables`,
+    values of int32 where those would be int16. Else StoredTable.
     """
     assert settings.output is not None
     with CompletePlace.of(settings) as place:
@@ -327,10 +313,8 @@ def eliminate_stored(
 ) -> StoredCompleteTable:
     """Join complete tables and marginalise variables out, piece by piece, into a table on disk.
 
-    Raises
-    ------
-    ValueRangeError : a sum or product could leave int64. ResourceError : memory has no room for the smallest piece.
-    DiskError : the disk is full. CorruptDataError : a table is damaged.
+    Raises ValueRangeError: a sum or product could leave int64; ResourceError: memory has no room for the smallest
+    piece; DiskError: the disk is full; CorruptDataError: a table is damaged.
     """
     tables = _without_own(tables, gone, lambda table, own: eliminate_stored([table], own, place.fresh(), place))
     semiring, (sizes, kept, last, layout, dtype) = tables[0].semiring, _joined(tables, gone)

@@ -45,8 +45,6 @@ def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.u
 class DeviceChunk(NamedTuple):
     """Rows of a packed table that are on the device.
 
-    Attributes
-    ----------
     table : the table. start, stop : the rows.
     columns : uint64 (words,) each, on the device: what :func:`packed_words` names.
     """
@@ -84,8 +82,6 @@ def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
 class PackedChunk:
     """Rows on the device, packed.
 
-    Attributes
-    ----------
     columns : each key word's, and the values' packed chunk, uint64 (words,), neighbours in the device's memory.
     rows : number of rows.
     edge_keys : keys of the first and the last row, each as one number (word 0 least significant).
@@ -108,14 +104,9 @@ def rotation_of(column: Any) -> int:
 def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) -> list[PackedChunk]:
     """Pack rows that become one chunk each; waits once for what all of them need.
 
-    Parameters
-    ----------
     parts : keys uint64 (words, rows) and values (rows,) on the device, at least one row each.
     rotations : of each column, to the right.
-
-    Raises
-    ------
-    ResourceError : the device's memory ran out.
+    Raises ResourceError: the device's memory ran out.
     """
     from oocbe.kernels.cuda.packing.bit_pack import Column, Measured
     from oocbe.kernels.cuda.transfer.memory import with_retry
@@ -148,8 +139,6 @@ def _key(words: Sequence[int]) -> int:
 class PackedResult:
     """Collects results of pieces as packed chunks, one chunk a piece, in memory that is taken as they arrive.
 
-    Parameters
-    ----------
     layout : of the result. dtype : of its values. is_sorted : whether the results, end to end, are sorted.
     """
 
@@ -168,9 +157,7 @@ class PackedResult:
 
         share : of the inputs' rows whose results these and the earlier ones are.
 
-        Raises
-        ------
-        ResourceError : the packed rows do not fit main memory.
+        Raises ResourceError: the packed rows do not fit main memory.
         """
         if len(values) == 0:
             return
@@ -263,9 +250,7 @@ class PlainResult:
 
         share : as for :class:`PackedResult`.
 
-        Raises
-        ------
-        ResourceError : the rows do not fit main memory.
+        Raises ResourceError: the rows do not fit main memory.
         """
         start, self._rows = self._rows, self._rows + len(values)
         expected = int(self._rows / share)
@@ -314,8 +299,6 @@ class PlainResult:
 class StoredResult:
     """Cuts results, sorted end to end, into a stored table's chunks; what does not fill one waits for the next result.
 
-    Parameters
-    ----------
     writer : of the table, inside its ``with`` block.
     """
 
@@ -328,9 +311,7 @@ class StoredResult:
 
         share : as for :class:`PackedResult`.
 
-        Raises
-        ------
-        DiskError : the disk or the disk budget is used up (also later, while the conveyor is waited for).
+        Raises DiskError: the disk or the disk budget is used up (also later, while the conveyor is waited for).
         """
         if len(values) == 0:
             return

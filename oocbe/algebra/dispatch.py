@@ -67,8 +67,6 @@ def check_operation(tables: Sequence[AnyTable], gone: Sequence[str]) -> None:
 class PlannedStep:
     """A step of an operator.
 
-    Attributes
-    ----------
     inputs : one or two: numbers of the operator's tables, or steps whose results are taken.
     gone : variables that are eliminated; of two inputs, shared ones that fit in one key word.
     """
@@ -84,10 +82,8 @@ class PlannedStep:
     def in_memory(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None) -> Table:
         """The result where the kernels work, of tables whose rows are there.
 
-        Raises
-        ------
-        ValueRangeError : a value could leave int64, or has left the range of floats.
-        ResourceError : rows that have to be joined first do not fit in memory.
+        Raises ValueRangeError: a value could leave int64, or has left the range of floats; ResourceError: rows that
+        have to be joined first do not fit in memory.
         """
         found = [tables[i] if isinstance(i, int) else i.in_memory(tables, kernels, piece_rows) for i in self.inputs]
         step, found = step_of(found, self.gone, [table.values for table in found])
@@ -122,9 +118,7 @@ class PlannedStep:
 def planned(tables: Sequence[Any], gone: tuple[str, ...]) -> PlannedStep:
     """The steps of the join of one or two tables of rows with variables marginalised out.
 
-    Raises
-    ------
-    ModelError : rows of one key, of a negative value, and the greatest product is asked for.
+    Raises ModelError: rows of one key, of a negative value, and the greatest product is asked for.
     """
     if len(tables) == 1:
         return PlannedStep((0,), gone)
@@ -181,19 +175,11 @@ def _written(step: Step, tables: Sequence[Any], output: str | Path, context: Exe
 def run(variables: str | Sequence[str], tables: Sequence[AnyTable], settings: ExecutionSettings) -> Any:
     """Result of an operator on tables in memory or stored, packed or not, incomplete or complete.
 
-    Parameters
-    ----------
     variables : marginalised out of the table, or of the join of the two tables; a name or several.
     settings : as for the public operators. With an output, the result is written there.
-
-    Returns
-    -------
-    StoredTable or StoredCompleteTable with an output; PackedTable where all tables are packed; else Table, or
+    Returns StoredTable or StoredCompleteTable with an output; PackedTable where all tables are packed; else Table, or
     CompleteTable where a table is complete.
-
-    Raises
-    ------
-    ResourceError : memory could not be had. TypeError : an unknown setting.
+    Raises ResourceError: memory could not be had; TypeError: an unknown setting.
     """
     known = [field.name for field in fields(Execution)]
     if unknown := sorted(settings.keys() - known):

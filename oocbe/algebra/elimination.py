@@ -88,8 +88,6 @@ class PreparedElimination:
 class JoinElimination(Step):
     """A join of an outer table, which has more rows, and an inner one that eliminates shared variables.
 
-    Attributes
-    ----------
     own_outer, own_inner, kept, gone : variables of one table alone, and the shared ones that stay, and go; the latter
         fit in one key word.
     layout, dtype, semiring : of the result. terms : joined rows that become one, at most.
@@ -307,8 +305,6 @@ def split_runs(
     A run gives no more rows than its group has columns. Where that is too much and there is one group alone, such as
     where all shared variables are eliminated, neither does it give more than the inner rows that its rows meet.
 
-    Parameters
-    ----------
     runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
     met_rows : gives, for each outer row, the inner rows that it meets; asked for only where it matters.
     """

@@ -90,9 +90,8 @@ class DevicePlan:
 
         piece_rows : most rows of a piece's tables together; None: as many as fit.
 
-        Raises
-        ------
-        ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
+        Raises ResourceError: device memory ran out for a piece that cannot be cut, or the result is larger than main
+        memory.
         """
         step = self.step
         pieces = self.cuts.fitting(self.cuts.whole(), rows_a_piece(self.tables) if piece_rows is None else piece_rows)
@@ -121,14 +120,9 @@ class DevicePlan:
     ) -> StoredTable | None:
         """The result of packed tables, written; None: the device has no room for a group, and nothing is left of it.
 
-        Parameters
-        ----------
         create : makes the result's writer; None: that of a stored table, from the context.
         rows : of the tables, in the plan's order; None: all.
-
-        Raises
-        ------
-        DiskError : the disk is full.
+        Raises DiskError: the disk is full.
         """
         layout, limit = self.step.layout, context.space.budget.limit
         host_bytes, piece_rows = int(limit * tuning().pinned_share), context.space.piece_rows
@@ -186,8 +180,6 @@ def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES) -> 
 class PiecesThroughDevice:
     """One pass over all pieces with result values of one dtype.
 
-    Parameters
-    ----------
     plan : of the step. dtype : of the results' values.
     result : takes the results, piece by piece, in their order.
     """
@@ -207,15 +199,9 @@ class PiecesThroughDevice:
 
         Each GPU has a conveyor, and the pieces go to the GPUs in turn.
 
-        Parameters
-        ----------
         numbers : of the GPUs, at least one. host_bytes : pinned memory that may be taken; None: as much as is of use.
-
-        Raises
-        ------
-        GpuError : of one GPU: no pinned memory, too little memory on the device for a piece that cannot be cut, or an
-            error of the device.
-        ResourceError : the result does not fit main memory.
+        Raises GpuError: of one GPU: no pinned memory, too little memory on the device for a piece that cannot be cut,
+        or an error of the device; ResourceError: the result does not fit main memory.
         """
         from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 

@@ -65,8 +65,6 @@ class ExecutionSettings(OperatorSettings, total=False):
 class Execution:
     """Settings of an operator.
 
-    Attributes
-    ----------
     output : the table to write, a path, or the URL of one in an object store (:mod:`oocbe.tables.objects`), to which it
         goes from the scratch folder; None: the operator works in memory, and of the rest only ``piece_rows`` and
         ``backend`` may be given.
@@ -117,8 +115,6 @@ class Execution:
 class PlacedTables:
     """Resources of an operation.
 
-    Attributes
-    ----------
     kernels : the backend.
     tables : the inputs; rows where the backend works once they are moved.
     keeps : whether the result stays there.
@@ -173,9 +169,7 @@ def check_result(result: Result, *tables: AnyTable) -> Result:
     dtype is 0 otherwise, a sum too large infeasible. Beside zeros of the tables' own, and of the assignments that rows
     lack where they are joined to a complete table, one more is not noticed.
 
-    Raises
-    ------
-    ValueRangeError : a value is too large or too small for the result's dtype.
+    Raises ValueRangeError: a value is too large or too small for the result's dtype.
     """
     if not isinstance(result, Table | CompleteTable) or result.values.dtype.kind != "f" or not result.values.size:
         return result
@@ -209,9 +203,7 @@ def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bo
 def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
     """Variables that two tables share, in the order of the first one's scope.
 
-    Raises
-    ------
-    ModelError : the tables have different semirings, or a variable has different domain sizes.
+    Raises ModelError: the tables have different semirings, or a variable has different domain sizes.
     """
     if table1.semiring != table2.semiring:
         raise ModelError(

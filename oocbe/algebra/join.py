@@ -42,8 +42,6 @@ COPIES, GROUP_BYTES = 3.5, 48
 class Join(Step):
     """A join of two tables.
 
-    Attributes
-    ----------
     shared : the variables that both have, the least significant first. layout, dtype, semiring : of the result: the
         shared variables, the rest of the first table's, the rest of the second one's.
     """

@@ -40,8 +40,6 @@ def has_duplicates(table: Any) -> bool:
 class Marginalisation(Step):
     """A marginalisation of a table.
 
-    Attributes
-    ----------
     layout, dtype, semiring : of the result; the layout has the variables that stay.
     terms : rows that become one, at most.
     in_blocks : whether the source's rows are grouped already, and cut wherever a piece is full: pieces may begin and

@@ -82,8 +82,6 @@ def result_memory(size: int | str) -> Iterator[None]:
 class ColumnPool:
     """Columns of a result in kept memory.
 
-    Attributes
-    ----------
     columns : one-dimensional, as long as there is room for. stretches : the memory of each.
     """
 

@@ -50,8 +50,6 @@ class RowRanges:
 class SortedCuts:
     """Cuts of tables that lead with the same variables.
 
-    Parameters
-    ----------
     tables : of which the first one is cut where its rows are even.
     common : variables in the most significant places of all, the least significant first; a piece has all rows of some
         of their values, in all tables but the first.
@@ -87,9 +85,7 @@ class SortedCuts:
 
         room : bytes of main memory for what is read to find them, of one thread at least; None: no limit.
 
-        Raises
-        ------
-        CorruptDataError : a chunk is missing or damaged.
+        Raises CorruptDataError: a chunk is missing or damaged.
         """
         parts = self._even(cut, -(-cut.rows // max(1, rows)), room)
         found = self._each(self._fitting, [(part, rows) for part in parts], room)

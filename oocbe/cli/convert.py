@@ -126,8 +126,6 @@ def is_table(name: str) -> bool:
 class ParquetColumns(NamedTuple):
     """Settings for the columns of a Parquet input; see :meth:`oocbe.StoredTable.from_parquet`.
 
-    Attributes
-    ----------
     rename : name of a column to that of the variable, or of the values. drop_nulls, duplicates : as there.
     scope : columns that are variables; None: all but that of the values.
     """
@@ -165,8 +163,6 @@ class ParquetColumns(NamedTuple):
 class Settings(NamedTuple):
     """Settings of the conversion of a table, from the flags of ``oocbe convert``.
 
-    Attributes
-    ----------
     values : name of the column of values in Parquet. semiring : of the values; None: unchanged, or max-sum.
     memory : limit. overwrite : whether to replace an existing table or Parquet. columns : of Parquet.
     """
@@ -184,9 +180,7 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
     file, out : paths, or URLs in object stores; output to a URL is written to a scratch folder first.
     to : ``parquet``, or the form of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
 
-    Raises
-    ------
-    UsageError : OUT exists without ``overwrite``, or an unknown form. Errors of reading and writing tables.
+    Raises UsageError: OUT exists without ``overwrite``, or an unknown form. Errors of reading and writing tables.
     """
     from oocbe.errors import UsageError
     from oocbe.tables.chunk_files import PACKED, ZSTD

@@ -97,8 +97,6 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
     options, from flags and environment), or like one of the command's flags. The time limit is kept, and the trace
     written, around its call.
 
-    Parameters
-    ----------
     name : of the command, in the tables of flags.
     is_partial : whether a time limit leaves it an answer: then it keeps its time limit itself.
     """
@@ -146,8 +144,6 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
 def options_from(parameters: Mapping[str, object]) -> SolveOptions:
     """Options from the environment, overridden by the given flags.
 
-    Parameters
-    ----------
     parameters : of a command, by name. Those with the name of an option are flags, None if not given.
     """
     flags = {
@@ -182,9 +178,7 @@ def check_targets(problem: Path | None = None, workdir: Path | None = None, **na
     workdir : a run directory, which must have no other files; None if it is only for scratch folders.
     named : the files to be written, by the names of :data:`TARGETS`.
 
-    Raises
-    ------
-    UsageError : names the flag, and the problem with its file.
+    Raises UsageError: names the flag, and the problem with its file.
     """
     from oocbe.errors import UsageError
 

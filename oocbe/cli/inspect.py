@@ -47,9 +47,7 @@ def inspect(
 def describe_folder(folder: Path) -> dict[str, object]:
     """Figures about the table, junction tree or run in a folder, as JSON types.
 
-    Raises
-    ------
-    UsageError : there is none. CorruptDataError : it is damaged. UnsupportedError : it has another version.
+    Raises UsageError: there is none; CorruptDataError: it is damaged; UnsupportedError: it has another version.
     """
     from oocbe.elimination.runs.run_directory import describe_run, has_lock, is_run
     from oocbe.errors import UsageError

@@ -30,9 +30,7 @@ COLUMNS = ("file", "status", "value", "bound", "seconds", "exit code", "error")
 def problem_files(given: Sequence[Path], format: str | None) -> list[Path]:
     """The files given, and those of each folder given whose suffix is that of a format (with ``format``: all), by name.
 
-    Raises
-    ------
-    UsageError : a folder without such a file.
+    Raises UsageError: a folder without such a file.
     """
     from oocbe.errors import UsageError
     from oocbe.formats.files import RECORDS, folder_description
@@ -63,16 +61,11 @@ def solve_files(
 ) -> int:
     """Solve files in parallel.
 
-    Parameters
-    ----------
     files : to be solved. options, format, jobs, json, quiet : those of the command.
     table : CSV file that gets a row for each file as its solve ends; None: there is none.
     of_one : values of the flags that apply to one file only, by name.
-
-    Returns
-    -------
-    The exit code: 0 if every optimum was proven; else the greatest code of the failed files, or, if none failed, of the
-    others.
+    Returns the exit code: 0 if every optimum was proven; else the greatest code of the failed files, or, if none
+    failed, of the others.
     """
     from oocbe.errors import UsageError
 

@@ -46,8 +46,6 @@ def print_answer(
 ) -> None:
     """Print the answer of a command.
 
-    Parameters
-    ----------
     content : makes the JSON object, for ``--json``.
     shown : rows as for :func:`text_of_rows`, or text; on standard error with ``--json``; not with ``--quiet``.
     line : for ``--quiet`` without ``--json``, joined by spaces; None is left out. No line: nothing is printed.

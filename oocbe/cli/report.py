@@ -80,13 +80,8 @@ def write_report(
 ) -> None:
     """Write the page.
 
-    Parameters
-    ----------
     problem : the solved problem. trace : file of the run's trace, or None.
-
-    Raises
-    ------
-    UsageError : matplotlib is missing, or the file cannot be written.
+    Raises UsageError: matplotlib is missing, or the file cannot be written.
     """
     from html import escape
 

@@ -51,8 +51,6 @@ class KnownVariable:
 class Share:
     """The input of an agent for one of its variables.
 
-    Attributes
-    ----------
     problem : over the variable, which comes first, and its neighbours among the ancestors; it contains the constraints
         over the variable and ancestors only.
     known : its variables, in their order.
@@ -88,8 +86,6 @@ class UtilTable:
 class Utility:
     """A UTIL message: the optimum of the sender's subtree for each assignment of the separator.
 
-    Attributes
-    ----------
     tables : to be added up: one, or none of a root; several where the sender divided its bucket.
     constant : to be added, too.
     is_infeasible : whether the subtree has no feasible assignment; there are no tables then.
@@ -181,8 +177,6 @@ def load_loops(semiring: Semiring, dtype: np.dtype[Any], store: MessageStore, en
 class Agent:
     """The agent of one variable.
 
-    Parameters
-    ----------
     share : its input. store : of its messages. engine : of its joins.
     tables : form of its messages (:mod:`oocbe.elimination.buckets.forms`).
     """
@@ -199,10 +193,8 @@ class Agent:
     def util(self, received: Sequence[Utility]) -> Utility:
         """Join the share and the children's messages, and eliminate the variable; returns the message to the parent.
 
-        Raises
-        ------
-        ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline came.
-        UnsupportedError : a constraint too large to be written out.
+        Raises ResourceError: memory or disk ran out; TimeLimitError: the engine's deadline came; UnsupportedError: a
+        constraint too large to be written out.
         """
         sent = Utility(is_infeasible=any(r.is_infeasible for r in received))
         if sent.is_infeasible:

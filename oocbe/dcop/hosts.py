@@ -89,8 +89,6 @@ class InProcess:
 class Contract:
     """The first message to a process.
 
-    Attributes
-    ----------
     shares : of its agents' variables, by index. options : of its messages and joins.
     memory : bytes for its messages. folder : parent of its scratch folder. seconds : remaining time limit.
     sent_bytes : size limit of a table that is sent itself.
@@ -107,15 +105,10 @@ class Contract:
 class InProcesses:
     """Agents in processes of their own; a context manager that leaves no process and no file.
 
-    Parameters
-    ----------
     shares : of each variable. owner : agent of each variable; all variables of an agent are in one process.
     workers : limit of processes. options : ``memory`` is divided among the processes.
     deadline : of the run.
-
-    Raises
-    ------
-    DiskError : there is no place for messages.
+    Raises DiskError: there is no place for messages.
     """
 
     def __init__(

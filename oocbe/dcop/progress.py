@@ -92,8 +92,6 @@ def simulated_seconds(
 ) -> float:
     """The clock of the last agent at the end.
 
-    Parameters
-    ----------
     owner : agent of each variable; an agent handles its variables one after the other, in the order of messages.
     util_seconds, value_seconds : work for each variable in the phases of UTIL and VALUE messages.
     """

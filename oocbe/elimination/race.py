@@ -42,8 +42,6 @@ CAP_FACTOR = 8
 class RaceWinner:
     """The winner of a race.
 
-    Attributes
-    ----------
     choice : its order. prepared, outcome : its forward pass.
     store : holds its messages; the caller closes it.
     attempts : runs that were given up.
@@ -154,13 +152,8 @@ class Race:
     def round(self, cap: int | None) -> Iterator[Attempt]:
         """The orders that may still be the best, until one is complete: the winner.
 
-        Parameters
-        ----------
         cap : a message with more rows ends its run; None: only memory limits it.
-
-        Raises
-        ------
-        ResourceError : no order fits the memory limit (the error of the one that got furthest).
+        Raises ResourceError: no order fits the memory limit (the error of the one that got furthest).
         """
         self._standing.sort(key=lambda r: (r.expected_cost, r.number))
         # Before anything has run, predictions are uncorrected and most of them are worth a try.

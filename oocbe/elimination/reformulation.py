@@ -35,8 +35,6 @@ Report = Callable[[Number, Number, str, tuple[int, ...] | None], None]
 class Reformulation:
     """A rewritten problem. The base class is for rewritten functions and constraints, with the same optimum.
 
-    Attributes
-    ----------
     original, problem : before and after.
     name : of the entry. keeps_counts : whether entries of the class keep all feasible assignments, with their values.
     is_checked : whether postsolve checks the assignment of a result in the original problem.
@@ -86,9 +84,7 @@ class Reformulation:
     def result(self, result: Result) -> Result:
         """The result of the original from that of the rewritten problem.
 
-        Raises
-        ------
-        InternalError : the assignment does not have its value in the original.
+        Raises InternalError: the assignment does not have its value in the original.
         """
         original, (bound, value) = self.original, self.bounds(result.bound, result.value)
         assignment = None if result.assignment is None else self.lift(result.assignment)
@@ -112,8 +108,6 @@ class Reformulation:
 class Stack:
     """Reformulations of a problem, one after the other.
 
-    Attributes
-    ----------
     original : the problem before all entries. entries : the first one at the front.
     keeps_counts : whether entries that may lose feasible assignments are skipped, as for counts and k best.
     known : a feasible assignment of the original, or None.

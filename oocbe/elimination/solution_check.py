@@ -32,8 +32,6 @@ ROUNDINGS = 2.0**-51
 def check_solution(problem: Problem, value: int | float | None, assignment: Sequence[int] | None, source: str) -> None:
     """Raise :class:`InternalError` unless an assignment is feasible and has the stated value.
 
-    Parameters
-    ----------
     problem : as it was given. value : claimed. assignment : one value index a variable; None claims nothing.
     source : what found it, for the message.
     """

@@ -28,8 +28,6 @@ from oocbe.tables.table import format_bytes
 class Budget:
     """Limit of the bytes in use at a time.
 
-    Parameters
-    ----------
     limit : bytes; None: 80 % of the memory of the control group or the machine.
     """
 
@@ -48,9 +46,8 @@ class Budget:
     def reserve(self, owner: str, nbytes: int) -> Iterator[None]:
         """Reserve some bytes within the block.
 
-        Raises
-        ------
-        ResourceError : not enough are left; the message has the requested, used and limit bytes, and all reservations.
+        Raises ResourceError: not enough are left; the message has the requested, used and limit bytes, and all
+        reservations.
         """
         self._take(owner, nbytes)
         try:
@@ -79,8 +76,6 @@ class Budget:
 class MemoryPlan:
     """Resources of an out-of-core operation.
 
-    Attributes
-    ----------
     budget : of its memory.
     disk : counts the bytes of scratch files, and has their folder.
     streams : number of concurrent pieces.

@@ -122,8 +122,6 @@ def cut_alike(
 ) -> Iterator[tuple[tuple[int, int], ...]]:
     """Ranges of rows of each source with the same range of common keys, in ascending order.
 
-    Parameters
-    ----------
     fits : whether these numbers of rows of the sources fit together. A range in which no chunk begins is not cut, even
         if it does not fit.
     """
@@ -144,8 +142,6 @@ class OrderedSlice:
 
     Its stretches are the chunks, clipped to the range.
 
-    Parameters
-    ----------
     source : the table. low, high : half-open range of rows. order : the variables by which rows are sorted, the most
         significant last; its keys need not ascend.
     """

@@ -40,8 +40,6 @@ Item = TypeVar("Item")
 class JoinInput:
     """A source with the requirements of an operation.
 
-    Attributes
-    ----------
     source : the rows.
     scope : its variables in the order required by the operation, the least significant first.
     common : variables to partition by, the least significant first; most significant in the order of the result.
@@ -103,8 +101,6 @@ class BitWindow(NamedTuple):
 class Part:
     """All rows of each source in a range of common keys.
 
-    Attributes
-    ----------
     inputs : the rows, as slices.
     fits : whether they fit in a piece; if not, all of them have the same common key.
     """
@@ -149,8 +145,6 @@ def parts(
 
     Common keys missing in a source are omitted.
 
-    Parameters
-    ----------
     inputs : sources, with the same common variables.
     first : the first bit of the common variables that may differ.
     outermost : whether no piece is in memory yet.

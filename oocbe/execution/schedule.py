@@ -50,8 +50,6 @@ missing heartbeats."""
 class Conditions:
     """Properties of segments and workers.
 
-    Attributes
-    ----------
     segment_seconds : maximum of a segment, unless a single piece takes longer. least_seconds : minimum, if that much
         work is left.
     share : maximum segment as a share of the remaining work per worker.
@@ -98,8 +96,6 @@ class Conditions:
 class Simulated:
     """Result of a simulated run.
 
-    Attributes
-    ----------
     workers : initial number. seconds : of the run. work : seconds of all pieces, counted once.
     repeated : seconds of work lost with its worker. segments : completed ones.
     lost : workers that were lost before the end. critical_path : seconds without stragglers on any number of workers.
@@ -153,15 +149,10 @@ SERIAL = -1
 def simulate(stages: Sequence[Stage], workers: int, conditions: Conditions | None = None) -> Simulated:
     """Simulate stages on ``workers`` workers.
 
-    Parameters
-    ----------
     stages : each after those on which it depends.
     workers : at least one. conditions : None: no stragglers, no failures.
-
-    Raises
-    ------
-    UsageError : no worker, or a stage that depends on a later one.
-    ResourceError : all workers were lost before the end.
+    Raises UsageError: no worker, or a stage that depends on a later one; ResourceError: all workers were lost before
+    the end.
     """
     given = conditions or Conditions()
     if workers < 1:
@@ -327,8 +318,6 @@ _BUCKET, _PIECES = "bucket ", ("compute", "piece ")
 class Stage:
     """Work that can start once certain earlier stages are done.
 
-    Attributes
-    ----------
     name : for display.
     pieces : float64 (pieces,), seconds of one worker for each; segments are cut between them.
     serial : seconds of serial work by one worker before the pieces.
@@ -363,8 +352,6 @@ def critical_path(stages: Sequence[Stage]) -> float:
 def predicted_stage(name: str, rows: float, seconds_a_row: float, piece_rows: int, after: tuple[int, ...]) -> Stage:
     """The stage of a bucket with predicted rows, in pieces of equal size.
 
-    Parameters
-    ----------
     rows : of its message or its inputs, whichever ``seconds_a_row`` refers to.
     piece_rows : maximum of a piece.
     """
@@ -379,9 +366,7 @@ def stages_of(trace: Trace) -> list[Stage]:
     stage. For work of workers, pieces are their segments. Time without a piece in progress, of a bucket or of the run
     between buckets, is serial.
 
-    Raises
-    ------
-    UsageError : the trace has neither buckets nor pieces.
+    Raises UsageError: the trace has neither buckets nor pieces.
     """
     buckets = sorted(
         (span for span in trace.spans if span.lane == ELIMINATION and span.name.startswith(_BUCKET)),

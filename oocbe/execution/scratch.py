@@ -38,14 +38,9 @@ class _Column(NamedTuple):
 class ScratchFile:
     """Rows on disk for the lifetime of this object.
 
-    Parameters
-    ----------
     budget : counts its bytes, and has its folder.
     layout, dtype : of keys and values.
-
-    Raises
-    ------
-    DiskError : the file cannot be made.
+    Raises DiskError: the file cannot be made.
     """
 
     def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any]) -> None:
@@ -62,18 +57,10 @@ class ScratchFile:
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: NDArray[np.int64]) -> int:
         """Write a run; thread-safe.
 
-        Parameters
-        ----------
         keys, values : the run's rows.
         bounds : segment bounds in the run, int64, ascending from 0 to its rows.
-
-        Returns
-        -------
-        int : the run's first row in this file.
-
-        Raises
-        ------
-        DiskError : the disk, or its permitted share, is full.
+        Returns int : the run's first row in this file.
+        Raises DiskError: the disk, or its permitted share, is full.
         """
         words = [np.ascontiguousarray(column) for column in keys] + [np.ascontiguousarray(values).view(self._words)]
         narrowest = [_narrowest(column) for column in [*keys, values]]

@@ -141,8 +141,6 @@ class InMemorySource(EvenStretches):
 class ChunkCache:
     """Thread-safe cache of decoded chunks of stored tables: the most recent ones within a limit, at least one.
 
-    Parameters
-    ----------
     limit : bytes of keys and values.
     """
 
@@ -299,8 +297,6 @@ SortedRows = InMemorySource | StoredRows
 class SliceSource:
     """The concatenation of some segments of another source; adjacent segments are merged.
 
-    Parameters
-    ----------
     starts, counts : int64 (segments,), first row and rows of each segment in the source, in the order wanted.
     """
 

@@ -102,9 +102,8 @@ class TokenNetwork(Network):
 def parse(text: Text) -> Problem:
     """Read a network as a max-product problem.
 
-    Raises
-    ------
-    FormatError : malformed, with the line. UnsupportedError : a variable that is not discrete, or a table too large.
+    Raises FormatError: malformed, with the line; UnsupportedError: a variable that is not discrete, or a table too
+    large.
     """
     lexer = Lexer(text, TOKENS)
     network = TokenNetwork("variable", lexer=lexer)
@@ -326,9 +325,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[0-9]+")
 def render(problem: Problem) -> str:
     """The problem as a belief network: one table of probabilities a variable, given its parents.
 
-    Raises
-    ------
-    UnsupportedError : of :func:`conditionals`; or a name that cannot be quoted.
+    Raises UnsupportedError: of :func:`conditionals`; or a name that cannot be quoted.
     """
     found = conditionals(problem)
     lines = [f"network {_name(problem.name or 'network')} {{", "}"]
@@ -343,10 +340,8 @@ def render(problem: Problem) -> str:
 def conditionals(problem: Problem) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
     """Scope and float64 table of each function of a belief network: an axis a parent, and the child's, the last one.
 
-    Raises
-    ------
-    UnsupportedError : no network: another semiring, no variable, constraints, a constant, functions that are not the
-        conditional probabilities of one variable each, or such that form a cycle.
+    Raises UnsupportedError: no network: another semiring, no variable, constraints, a constant, functions that are not
+    the conditional probabilities of one variable each, or such that form a cycle.
     """
     if problem.semiring not in (MAX_PRODUCT, SUM_PRODUCT):
         raise UnsupportedError(f"{problem.name}: the bif format holds probabilities, not a {problem.semiring} problem")

@@ -100,8 +100,6 @@ class _Context(NamedTuple):
 class GlobalCall:
     """A function by its type, as it is read.
 
-    Attributes
-    ----------
     path, line : where it is. title : what it is called there. kind : its type. scope : indices of variables.
     parameters : in the file's order, names included.
     """
@@ -207,8 +205,6 @@ def decomposed(
 
     States have names that no variable has.
 
-    Parameters
-    ----------
     sign : by which costs of the file become those to minimise. limit : what a function may cost below it, if no cost
         is below 0.
     """
@@ -284,8 +280,6 @@ MOST_DIGITS = 400
 class Precision:
     """The precision that a limit gives to costs.
 
-    Parameters
-    ----------
     limit : a finite number as it is printed. With an exponent, which the format does not know, costs stay as they are.
     """
 
@@ -352,8 +346,6 @@ def split(
 ) -> tuple[list[Function], list[Constraint]]:
     """Costs and forbidden tuples of tables; parts without an effect are left out.
 
-    Parameters
-    ----------
     tables, bound, constant : in terms of costs to minimise. sign : by which these are turned into the file's.
     dtype : of values.
     """

@@ -39,11 +39,9 @@ def render(problem: Problem) -> str:
     Names that toulbar2 would not read are changed: marks in them and numbers at their beginning become ``_`` and get
     one in front.
 
-    Raises
-    ------
-    UnsupportedError : neither costs to minimise nor values to maximise by sums, a linear constraint over too much, or
-        a bound that toulbar2 misreads: a decimal between -1 and 0.
-    ValueRangeError : costs that need more digits than toulbar2 holds.
+    Raises UnsupportedError: neither costs to minimise nor values to maximise by sums, a linear constraint over too
+    much, or a bound that toulbar2 misreads: a decimal between -1 and 0; ValueRangeError: costs that need more digits
+    than toulbar2 holds.
     """
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(

@@ -38,8 +38,6 @@ def parts_of(
 ) -> Iterator[Function | Constraint]:
     """Costs and forbidden tuples of a table; parts without an effect are left out.
 
-    Parameters
-    ----------
     tuples : int64 (rows, arity), different ones. costs, permitted : (rows,), of each; any number where not permitted.
     default : of tuples that are not listed; None: they are forbidden. cells : assignments of the scope.
     """
@@ -75,8 +73,6 @@ def parts_of_listed(
 class CostTable:
     """One part of a problem: costs of the listed tuples, and of all others.
 
-    Attributes
-    ----------
     name : of the constraint. what : the part, for messages. scope : variable indices.
     tuples : int64 (rows, arity). values : of each, int64 or float64; None where the listed ones are forbidden.
     default : of all other tuples; None where they are forbidden.
@@ -138,8 +134,6 @@ def tables_of(problem: Problem, format_name: str) -> Iterator[CostTable]:
 def plain_names(names: Iterable[str], marks: re.Pattern[str], refused: re.Pattern[str]) -> list[str]:
     """The names with ``_`` for each character that the format does not read; no two of them are alike.
 
-    Parameters
-    ----------
     marks : matches each such character. refused : matches names that get a ``_`` in front.
     """
     given = list(names)

@@ -165,13 +165,9 @@ class CountQuestions:
     def question(self, names: Mapping[str, str]) -> tuple[str, CountQuestion | None]:
         """Requests of the file beside the number of assignments, with their line; empty without any.
 
-        Parameters
-        ----------
         names : of the variables, by their numbers in comments.
-
-        Returns
-        -------
-        str : the first such comment. The weights and the projection; None if there are none, or not supported ones.
+        Returns str : the first such comment. The weights and the projection; None if there are none, or not supported
+        ones.
         """
         numbers = {number.encode(): name for number, name in names.items()}
         kind = None if self._kind is None else self._kind[1]

@@ -101,12 +101,10 @@ def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = Fals
 
     may_wait : whether a pipe with a name is read as well, which is waited for until somebody writes into it.
 
-    Raises
-    ------
-    UsageError : the file cannot be opened, or is none. TimeLimitError : the deadline came.
-    FormatError : the archive is damaged or truncated, or the content is larger than the limit.
-    ResourceError : the content takes more than its share of the memory limit: of the block that this runs in
-        (:class:`oocbe.runtime.memory.MemoryLimit`), outside of all of the default one.
+    Raises UsageError: the file cannot be opened, or is none; TimeLimitError: the deadline came; FormatError: the
+    archive is damaged or truncated, or the content is larger than the limit; ResourceError: the content takes more than
+    its share of the memory limit: of the block that this runs in (:class:`oocbe.runtime.memory.MemoryLimit`), outside
+    of all of the default one.
     """
     limit = max_input_bytes(limit)
     path = Path(path)

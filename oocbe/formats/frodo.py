@@ -374,8 +374,6 @@ MOST_CELLS = 1 << 22
 class Template:
     """An expression with parameters.
 
-    Attributes
-    ----------
     element : where it is. is_cost : whether its value is a cost, not a truth. parameters : names. text : as it is.
     """
 

@@ -54,8 +54,6 @@ Step = Callable[[int, State, int], tuple[State, Cost]]
 class ListedCosts:
     """Costs over some variables.
 
-    Attributes
-    ----------
     scope : indices of variables; those of states are numbered on from the file's. size : number of their assignments.
     tuples : int64 (rows, arity), different ones. costs : (rows,), infinite where a tuple is forbidden.
     default : of tuples that are not listed.
@@ -77,8 +75,6 @@ class ListedCosts:
 class Decomposed:
     """Decomposition of a problem's global cost functions.
 
-    Attributes
-    ----------
     sizes : of the file's variables, and of those of states, which are added. names : of those of states.
     top : costs from it on forbid; infinity where a sum below the upper bound may have larger parts.
     tables, linear : their parts. chains : how many are walks with states. coefficients : of all linear constraints.
@@ -120,8 +116,6 @@ class Decomposed:
     ) -> None:
         """The sum of the variables' values' weights has a price.
 
-        Parameters
-        ----------
         title : what the function is called where it is too large. weights : of each value of each of the scope.
         """
         self.walk(title, scope, 0, lambda place, total, value: (total + weights[place][value], 0), price)

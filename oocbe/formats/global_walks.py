@@ -16,8 +16,6 @@ MOST_SLOW_STEPS = 2**16
 class Automaton:
     """A finite automaton with weights, deterministic or not.
 
-    Attributes
-    ----------
     starts, ends : state to what it costs to begin or end there. transitions : (state, value, next state) to its cost.
     """
 
@@ -119,8 +117,6 @@ def _state(reader: GlobalReader, states: int) -> int:
 class Grammar:
     """A weighted grammar in Chomsky's normal form.
 
-    Attributes
-    ----------
     start : the symbol of everything. leaves : (symbol, value) to a cost. rules : (symbol, left, right) to a cost.
     """
 

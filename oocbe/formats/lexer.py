@@ -27,14 +27,9 @@ _KINDS = {"mark": _MARK, "quoted": _QUOTED}
 class Lexer:
     """A cursor over the tokens of a file.
 
-    Parameters
-    ----------
     text : the file. pattern : matches a token, or what lies between tokens (then no group of it takes part); its groups
         are ``quoted`` (a string without its quotes), ``mark`` (punctuation) and ``word`` (anything else).
-
-    Raises
-    ------
-    FormatError : bytes that are not UTF-8, or that no token begins with.
+    Raises FormatError: bytes that are not UTF-8, or that no token begins with.
     """
 
     def __init__(self, text: Text, pattern: re.Pattern[str]) -> None:

@@ -44,9 +44,7 @@ class _Row(NamedTuple):
 def render_mps(system: LinearSystem) -> str:
     """The file's text in MPS; a row whose sides no range leads to exactly is two rows.
 
-    Raises
-    ------
-    UnsupportedError : numbers that are no doubles.
+    Raises UnsupportedError: numbers that are no doubles.
     """
     _check_doubles(system, "mps")
     rows = _rows(system, lambda low, high: not _kind(low, high), _MPS_NAMES)
@@ -56,9 +54,7 @@ def render_mps(system: LinearSystem) -> str:
 def render_lp(system: LinearSystem) -> str:
     """The file's text in LP; a row with two sides is two rows, one without is left out.
 
-    Raises
-    ------
-    UnsupportedError : numbers that are no doubles, or no variables.
+    Raises UnsupportedError: numbers that are no doubles, or no variables.
     """
     _check_doubles(system, "lp")
     if not system.names:

@@ -323,10 +323,8 @@ def _of_coefficient(scope: tuple[int, ...], value: int | float, values: tuple[in
 def render_qpbo(problem: Problem) -> str:
     """The problem's sum over pairs of variables with two values each, as 0 and 1.
 
-    Raises
-    ------
-    UnsupportedError : neither a sum to minimise nor one to maximise, constraints, other domains, functions of more than
-        two variables, or a sum that is not zero where all variables are: the format has no constant.
+    Raises UnsupportedError: neither a sum to minimise nor one to maximise, constraints, other domains, functions of
+    more than two variables, or a sum that is not zero where all variables are: the format has no constant.
     """
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(

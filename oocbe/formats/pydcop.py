@@ -438,10 +438,8 @@ _LABEL = re.compile(r"[^\s|]+")
 def render(dcop: Dcop) -> str:
     """The problem as text.
 
-    Raises
-    ------
-    UnsupportedError : values that are not added and minimised or maximised, a label with white space or a bar, or a
-        large linear constraint.
+    Raises UnsupportedError: values that are not added and minimised or maximised, a label with white space or a bar, or
+    a large linear constraint.
     """
     problem = dcop.problem
     tables = cost_tables(problem, "pyDcop's YAML")

@@ -245,8 +245,6 @@ HEADER = "# oocbe solution, version 1"
 class Solution:
     """An assignment as a file states it, before any problem gives meaning to its names.
 
-    Attributes
-    ----------
     path : where it came from.
     labels : variable name to value label.
     lines : variable name to the 1-based line that states it; empty for JSON.
@@ -265,9 +263,7 @@ class Solution:
     def assignment(self, problem: Problem) -> tuple[int, ...]:
         """Value index of each of the problem's variables.
 
-        Raises
-        ------
-        FormatError : a variable or label that the problem does not have, or a variable that the file leaves out.
+        Raises FormatError: a variable or label that the problem does not have, or a variable that the file leaves out.
         """
         values = self.values(problem)
         for number, v in enumerate(problem.variables):

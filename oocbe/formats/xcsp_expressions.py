@@ -46,8 +46,6 @@ class Malformed(ValueError):  # noqa: N818  (becomes a FormatError, which knows 
 class Expression:
     """An expression.
 
-    Attributes
-    ----------
     operator : :data:`CONSTANT`, :data:`VARIABLE` or a key of :data:`OPERATORS`.
     value : the constant, or the variable's index. arguments : of an operator.
     """

@@ -82,8 +82,6 @@ MOST_ROWS = 2**10
 class Gathered:
     """The conditions of a constraint; takes the place of :class:`Relations` while the constraint is read.
 
-    Attributes
-    ----------
     whole : relations of the file. asked : expressions read so far; all are true if and only if the constraint holds.
     """
 
@@ -153,8 +151,6 @@ PLAIN_ATTRIBUTES = ("id", "class", "note", "type", "startIndex", *COMPARED)
 class Reading:
     """A constraint that is being read.
 
-    Attributes
-    ----------
     element : the constraint's. arguments : of a group's instance. relations : of the file, or :class:`Gathered` in
         their place.
     rest : the first argument that ``%...`` stands for: those before it have numbers in the template.

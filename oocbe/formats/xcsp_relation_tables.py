@@ -39,8 +39,6 @@ MOST_LISTED = 2**26
 class RelationTables:
     """Tables over some variables.
 
-    Attributes
-    ----------
     variables : of the file, and those made for expressions. constraints : the tables.
     """
 
@@ -127,8 +125,6 @@ Columns = dict[int, Integers]
 class Sums:
     """Linear constraints over some variables.
 
-    Attributes
-    ----------
     tables : what evaluates expressions. linear : the constraints.
     """
 

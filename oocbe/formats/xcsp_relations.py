@@ -73,8 +73,6 @@ COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 class Condition:
     """Condition on a value: ``(le,5)``, ``(eq,x)``, ``(in,1..3)`` or ``(notin,{1,5})``.
 
-    Attributes
-    ----------
     operator : one of :data:`COMPARISONS`, or ``in`` or ``notin``. right : of a comparison.
     bounds : of a range. values : of a set.
     """
@@ -98,8 +96,6 @@ class Condition:
 class Relations:
     """The parts that a file's constraints have come to so far, over its variables and those made for expressions.
 
-    Attributes
-    ----------
     variables : the file's, to which others are added. tables, sums : constraints. functions : of the objective, with
     a constant. maximises : whether it is to be large.
     """

@@ -39,8 +39,6 @@ _KNOWN = {b"lt;": b"<", b"gt;": b">", b"amp;": b"&", b"quot;": b'"', b"apos;": b
 class Element:
     """An element: what it is called, what it says, and where.
 
-    Attributes
-    ----------
     tag, attributes, children : as in the file. offset : of its first byte. start, end : of its text, if it has any.
     """
 

@@ -28,8 +28,6 @@ Scalar = str | int | float | bool | None
 class Node:
     """A mapping, a sequence or a plain value.
 
-    Attributes
-    ----------
     file, line : where it begins. kind : ``mapping``, ``list`` or ``value``.
     text : of a value, as it is written. is_plain : whether it is written without quotes.
     items : of a list. pairs : of a mapping, in the file's order.

@@ -30,8 +30,6 @@ from oocbe.runtime.deadline import looked
 class TreeArrays(NamedTuple):
     """The arrays of a tree that a sweep reads.
 
-    Attributes
-    ----------
     weights : float64 (rows,), of all cliques concatenated, the greatest of each between 1 and 2.
     row_start : int64 (cliques + 1,), where each clique's rows begin.
     groups : int64, for each clique where the rows of each row of its separator begin, and where the last ones end.
@@ -61,8 +59,6 @@ class TreeArrays(NamedTuple):
 class Places(NamedTuple):
     """The edges, cliques and separators of each variable and input.
 
-    Attributes
-    ----------
     edge : by variable, the number of the edge of its evidence.
     clique : by variable, the clique of that edge.
     child_edge : by clique, the number of the edge from it to its parent; -1 for a root.
@@ -174,8 +170,6 @@ def _homes(variables: int, cliques: Sequence[Clique], rows: Sequence[CliqueRows]
 class Program(NamedTuple):
     """The cliques and edges that a sweep visits, as arrays for :mod:`oocbe.junction_trees.kernels.cpu.sweeps`.
 
-    Attributes
-    ----------
     collected : cliques that send a message, children before parents; collect_start, collect_reads : edges of each.
     distributed : cliques whose rows get probabilities, parents before children; read_start, reads, write_start,
         writes : edges of each.
@@ -195,8 +189,6 @@ class Program(NamedTuple):
 class TreeShape:
     """A tree without its rows.
 
-    Attributes
-    ----------
     cliques : children before their parents. children : of each clique. places : of variables.
     """
 
@@ -227,8 +219,6 @@ class TreeShape:
     ) -> Program:
         """The sweep for some observed variables that computes the posteriors of some targets.
 
-        Parameters
-        ----------
         rows_of : cliques whose rows need probabilities as well.
         stale : cliques whose messages must be computed; None: those with evidence in their subtrees.
         """

@@ -47,8 +47,6 @@ _CONDITIONED = WeakKeyDictionary()
 class BatchResult(Framed, Shown):
     """The answers for a batch of cases. ``answers["rain"]["yes"]`` has a probability of each case (cases,).
 
-    Attributes
-    ----------
     marginals : by target, float64 (cases, domain size): posterior probabilities, 0 in impossible cases.
     joints : by pair of variables, float64 (cases, first's size, second's size); likewise.
     log_evidence : float64 (cases,), natural logarithm of the probability of the evidence; -inf where it is 0.
@@ -111,9 +109,7 @@ def sweep_cases(
 
     backend : for sweeps over rows in memory, see :func:`oocbe.junction_trees.device_sweeps.takes_device`.
 
-    Raises
-    ------
-    ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline passed.
+    Raises ResourceError: the device has no room for the tree and a few cases; TimeLimitError: the deadline passed.
     """
     sizes = tree.problem.sizes
     found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
@@ -241,9 +237,7 @@ Sweep = Callable[[Cases, Sequence[int]], tuple[NDArray[np.float64], NDArray[np.f
 def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
     """Joint posteriors of different variables: float64 (cases, size of each), 0 in impossible cases.
 
-    Raises
-    ------
-    LimitError : more numbers than :data:`MOST_NUMBERS`. TimeLimitError : the deadline passed.
+    Raises LimitError: more numbers than :data:`MOST_NUMBERS`; TimeLimitError: the deadline passed.
     """
     sizes = problem.sizes
     shape = [sizes[v] for v in variables]

@@ -28,8 +28,6 @@ _TRUSTED = np.ones(1, dtype=np.bool_)
 class Calibration:
     """The messages of a tree for one case.
 
-    Parameters
-    ----------
     tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
     """
 

@@ -59,10 +59,8 @@ SUFFIXES = (".csv", ".json", ".evid")
 def read_cases(path: str | Path, problem: Problem) -> NDArray[np.int64]:
     """Value indices, (cases, variables), or :data:`oocbe.junction_trees.evidence.UNOBSERVED`.
 
-    Raises
-    ------
-    FormatError : malformed, or a variable or value that the problem does not have; with the line, in text formats.
-    UsageError : a file that cannot be opened, or of another kind.
+    Raises FormatError: malformed, or a variable or value that the problem does not have; with the line, in text
+    formats; UsageError: a file that cannot be opened, or of another kind.
     """
     suffix = without_compression(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -184,9 +182,7 @@ def json_of(result: BatchResult) -> list[dict[str, object]]:
 def parquet_of(result: BatchResult) -> bytes:
     """A batch as a Parquet file with the columns of :func:`table_of`: int64, string, and float64 all others.
 
-    Raises
-    ------
-    UsageError : pyarrow is missing.
+    Raises UsageError: pyarrow is missing.
     """
     with sparing():
         import pyarrow.parquet
@@ -202,9 +198,7 @@ def parquet_of(result: BatchResult) -> bytes:
 def write_zarr(result: BatchResult, folder: Path) -> None:
     """Write a batch to a new Zarr group (format 3); see the module for its arrays.
 
-    Raises
-    ------
-    UsageError : the path exists. DiskError : it cannot be written.
+    Raises UsageError: the path exists; DiskError: it cannot be written.
     """
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder}: exists already; remove it, or name another folder for the answers")
@@ -229,9 +223,7 @@ def write_zarr(result: BatchResult, folder: Path) -> None:
 def uai_answer(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> str:
     """Answers about all samples in a UAI format, one of :data:`UAI_SUFFIXES` without its dot.
 
-    Raises
-    ------
-    UsageError : a sample is impossible.
+    Raises UsageError: a sample is impossible.
     """
     return uai_text(kind, list(_samples(tree, cases, kind)))
 

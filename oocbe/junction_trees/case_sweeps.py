@@ -75,9 +75,7 @@ class CaseSweep:
 
         is_log : whether to use logarithms for all cases at once.
 
-        Raises
-        ------
-        TimeLimitError : the deadline passed.
+        Raises TimeLimitError: the deadline passed.
         """
         doubtful = np.arange(len(self._cases))
         case_bytes = 2 * 8 * max(1, self._tree.message_rows)

@@ -18,8 +18,6 @@ from oocbe.runtime.deadline import looked
 class Clique:
     """A node of a junction tree.
 
-    Attributes
-    ----------
     variables : indices, the one eliminated last first, so that those of the separator come first.
     separator : how many of them the clique shares with its parent; 0 for a root.
     parent : number of the clique above, which is larger than its own; None for a root.
@@ -52,8 +50,6 @@ def children_of(cliques: Sequence[Clique]) -> tuple[tuple[int, ...], ...]:
 def cliques_of(order: Sequence[int], separators: Sequence[Sequence[int]], merge: bool = True) -> tuple[Clique, ...]:
     """The cliques of an elimination order, children before their parents.
 
-    Parameters
-    ----------
     order : variables as they are eliminated. separators : of each bucket, by position in the order.
     merge : whether buckets within one below them are merged into it; else there is a clique for each variable.
     """

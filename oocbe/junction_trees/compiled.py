@@ -30,8 +30,6 @@ LEAST_WEIGHT = 2.0**-600
 class CompiledTree:
     """A problem's cliques with all rows that are not zero.
 
-    Attributes
-    ----------
     problem : the problem; its values are weights or (log-sum-exp) logarithms of them.
     order : variables as they were eliminated.
     shape : the tree without its rows. rows : of the cliques; none if every assignment has weight 0.
@@ -122,9 +120,8 @@ class CompiledTree:
 def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, seed: int) -> OrderChoice:
     """An order from a search, from a file, or from the names of all variables.
 
-    Raises
-    ------
-    ModelError : names that are no permutation of the variables. UsageError, FormatError : a file that cannot be used.
+    Raises ModelError: names that are no permutation of the variables; UsageError, FormatError: a file that cannot be
+    used.
     """
     if isinstance(wanted, str):
         deadline = current() or Deadline()
@@ -154,18 +151,13 @@ def tree_of(
 ) -> CompiledTree:
     """Make a problem's tree from an order and the separators of its buckets.
 
-    Parameters
-    ----------
     problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of weights.
     memory : limit of the tree's rows, in bytes.
     is_log : whether to use logarithms always; else only where weights exceed the range of float64.
     merge : see :func:`oocbe.junction_trees.cliques.cliques_of`. clique_done : progress callback.
     inputs : tables of inputs, in the order of their numbers; their scopes must be within those of the problem.
-
-    Raises
-    ------
-    ResourceError : the cliques' rows do not fit the memory. UnsupportedError : see
-        :func:`oocbe.junction_trees.weights.weights_of`.
+    Raises ResourceError: the cliques' rows do not fit the memory; UnsupportedError: see
+    :func:`oocbe.junction_trees.weights.weights_of`.
     """
     begin = time.perf_counter()
     cliques = cliques_of(order, separators, merge)

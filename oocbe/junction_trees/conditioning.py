@@ -35,8 +35,6 @@ from oocbe.model.problem import Problem
 class ConditionedInput:
     """A factor with observed and hidden variables.
 
-    Attributes
-    ----------
     observed : indices of its observed variables, in the problem. sizes : of these.
     weights : float64 (rows, assignments of the observed variables), between 0 and 1.
     """
@@ -57,8 +55,6 @@ class ConditionedInput:
 class Conditioned:
     """A tree of the variables that are neither observed nor dropped.
 
-    Attributes
-    ----------
     tree : the reduced tree. hidden : index in the problem of each variable of it.
     inputs : of the tree. scalars : factors without hidden variables, one row each.
     """
@@ -74,8 +70,6 @@ def condition(
 ) -> Conditioned | None:
     """The reduced tree for some observed variables; None where there is none, or one sweep costs too much.
 
-    Parameters
-    ----------
     targets : variables that must not be pruned. most_cost : work of a sweep from which on the result is None
         (:attr:`oocbe.junction_trees.compiled.CompiledTree.work`).
     memory : limit of the tree's rows, in bytes.

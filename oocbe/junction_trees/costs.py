@@ -19,9 +19,7 @@ from oocbe.model.settings.tuning import tuning
 def large_cost(problem: Problem) -> float | None:
     """Cells of a problem's tree if there are so many that it is made only on request; else None.
 
-    Raises
-    ------
-    UnsupportedError : no tree can be made, see :func:`oocbe.junction_trees.weights.weights_of`.
+    Raises UnsupportedError: no tree can be made, see :func:`oocbe.junction_trees.weights.weights_of`.
     """
     scopes = [f.scope for f in problem.functions] + [c.scope for c in problem.constraints]
     if problem.linear_constraints or not problem.variables:

@@ -32,8 +32,6 @@ LARGEST_LOGARITHM = 700.0
 class DenseFactor:
     """A function or constraint as a dense array.
 
-    Attributes
-    ----------
     scope : variable indices. weights : float64, an axis for each variable of the scope, between 0 and 1.
     logarithm : natural, of the divisor of the weights.
     """
@@ -87,8 +85,6 @@ def relevant(
 ) -> tuple[set[int], list[int]]:
     """The factors that remain without barren variables, and these variables in order of their removal.
 
-    Parameters
-    ----------
     scopes : variables of each factor. factors : numbers of the present factors. asked : variables to keep.
     sums_to_one : whether a factor, given by number, sums to 1 over a variable for all values of its others.
     """

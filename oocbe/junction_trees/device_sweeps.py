@@ -33,9 +33,7 @@ _TREES: WeakKeyDictionary[CompiledTree, DeviceTree] = WeakKeyDictionary()
 def usable_backend(name: object) -> str:
     """The name of a backend, checked to be usable on this machine.
 
-    Raises
-    ------
-    UsageError : no backend's name, or ``cuda`` without a usable device.
+    Raises UsageError: no backend's name, or ``cuda`` without a usable device.
     """
     found = parse_backend("backend", name)
     if found == "cuda":
@@ -122,9 +120,7 @@ class DeviceSweep:
     def run(self) -> None:
         """Sweep over all cases.
 
-        Raises
-        ------
-        ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline passed.
+        Raises ResourceError: the device has no room for the tree and a few cases; TimeLimitError: the deadline passed.
         """
         device = _device_tree(self._tree)
         plan = device.plan(self._tree.shape.program(self._columns.tolist(), self._targets))

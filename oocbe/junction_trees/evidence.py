@@ -33,8 +33,6 @@ UNOBSERVED = -1
 class Cases:
     """Cases by index.
 
-    Attributes
-    ----------
     observed : int64 (cases, variables), value indices or :data:`UNOBSERVED`.
     likelihoods : by variable index, float64 (cases, domain size).
     """
@@ -58,8 +56,6 @@ def case_of(number: int) -> str:
 class CaseEvidence(NamedTuple):
     """The evidence of a variable.
 
-    Attributes
-    ----------
     likelihood : float64 (domain size,), not all 0. scaled : the same, divided by the greatest.
     logarithm : natural, of the greatest. value : the only possible value; None: there are several.
     """
@@ -86,9 +82,7 @@ def scaled_likelihood(given: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:
     """A checked likelihood: float64 (domain size,), or (cases, domain size) if a number of cases is given.
 
-    Raises
-    ------
-    UsageError : another shape, or numbers that are negative, infinite, none at all, or all zero.
+    Raises UsageError: another shape, or numbers that are negative, infinite, none at all, or all zero.
     """
     what = f"likelihood of {variable.name!r}"
     try:
@@ -120,10 +114,8 @@ def is_missing(value: object) -> bool:
 def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = None) -> Cases:
     """Cases by index, from a sequence of mappings, a data frame, or an array of value indices (cases, variables).
 
-    Raises
-    ------
-    UsageError : a variable or value that the problem does not have, an array of another shape or dtype, or
-        likelihoods that cannot be used. ModelError : a column of a data frame that Arrow cannot hold.
+    Raises UsageError: a variable or value that the problem does not have, an array of another shape or dtype, or
+    likelihoods that cannot be used; ModelError: a column of a data frame that Arrow cannot hold.
     """
     if isinstance(given, Cases):
         return given
@@ -227,9 +219,7 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
 def distinct_variables(problem: Problem, names: Sequence[str], some: bool = True) -> list[int]:
     """Indices of different variables, at least one where ``some``.
 
-    Raises
-    ------
-    UsageError : no list of names, a name twice, or one that the problem does not have.
+    Raises UsageError: no list of names, a name twice, or one that the problem does not have.
     """
     if isinstance(names, str):
         raise UsageError(f"expected names of variables in a list, not the text {names!r}")

@@ -32,8 +32,6 @@ from oocbe.runtime.framed import Framed
 class Explanation(Framed):
     """A best assignment.
 
-    Attributes
-    ----------
     values : variable name to value label.
     indices : value index of each variable, in their order in the problem.
     logarithm : natural logarithm of its weight together with the evidence; minus that of the evidence, it is the
@@ -58,8 +56,6 @@ def best_assignment(
 ) -> tuple[dict[int, int], float] | None:
     """Values of some variables by index, and the logarithm of their weight; None if every weight is 0.
 
-    Parameters
-    ----------
     inputs : likelihoods by variable, float64 (domain size,), not all zero.
     maximised : variables, all or none of each clique's own. If none of a clique's own, then none of its children's.
     """
@@ -115,16 +111,11 @@ def marginal_map(
 ) -> tuple[dict[int, int], float] | None:
     """The best values of some variables, the others summed out, and the logarithm of their weight; None if it is 0.
 
-    Parameters
-    ----------
     problem : of weights, see :func:`oocbe.elimination.preparation.temperature.weighted`.
     evidence, likelihoods : by variable index. memory : limit of the tree's rows, in bytes.
     known_order : an elimination order of all variables. It is used, with ``variables`` moved to its end, if its cliques
         have fewer cells than those of a greedy order.
-
-    Raises
-    ------
-    ResourceError : the cliques of a constrained order do not fit the memory.
+    Raises ResourceError: the cliques of a constrained order do not fit the memory.
     """
     given = at_temperature(problem, 1.0).with_values(evidence)
     seen = []

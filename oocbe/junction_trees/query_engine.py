@@ -32,8 +32,6 @@ Answered = TypeVar("Answered")
 class QueryEngine:
     """The evidence of a case, and its posteriors.
 
-    Parameters
-    ----------
     problem : of weights. memory : limit in bytes.
     make : makes the tree, if it is not made. backend : ``cpu``, ``cuda`` or ``auto``.
     tree : if it is made. cost : see :func:`oocbe.junction_trees.costs.large_cost`, for a tree that is not.
@@ -162,9 +160,7 @@ class QueryEngine:
 
         The evidence of this engine's own case is ignored.
 
-        Raises
-        ------
-        As :func:`oocbe.junction_trees.batches.sweep_cases`, and what making the tree raises.
+        Raises as :func:`oocbe.junction_trees.batches.sweep_cases`, and what making the tree raises.
         """
         if self._tree is None:
             found = self._one_by_one(cases, targets)

@@ -43,9 +43,7 @@ PIECE_ROWS = 1 << 16
 def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
     """Write a tree to a new folder; does nothing if its rows are in that folder already.
 
-    Raises
-    ------
-    UsageError : the path exists, or its parent folder is missing. DiskError : it cannot be written.
+    Raises UsageError: the path exists, or its parent folder is missing; DiskError: it cannot be written.
     """
     refuse_url(folder, "a junction tree")
     target = Path(folder).absolute()
@@ -110,10 +108,8 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
 
     memory : bytes for rows, or for sweeps over rows on disk.
 
-    Raises
-    ------
-    UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree. UnsupportedError : its format
-        version is another.
+    Raises UsageError: there is no such folder; CorruptDataError: it is damaged, or no tree; UnsupportedError: its
+    format version is another.
     """
     refuse_url(folder, "a junction tree")
     path = Path(folder)
@@ -173,15 +169,10 @@ def make_or_store(
 ) -> CompiledTree | StoredTree:
     """A problem's tree: in memory if it fits, else on disk.
 
-    Parameters
-    ----------
     folder : of a tree on disk, see :func:`oocbe.junction_trees.stored.tree.make_tree`.
     The rest is as for :func:`oocbe.junction_trees.compiled.find_order` and
     :func:`oocbe.junction_trees.compiled.tree_of`.
-
-    Raises
-    ------
-    As these three.
+    Raises as these three.
     """
     choice: OrderChoice | None = None
 

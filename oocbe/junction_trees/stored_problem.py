@@ -69,9 +69,7 @@ def _number(value: float | None) -> float | None:
 def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
     """Write each array to a file, synced to disk; returns dtype, bytes and checksum of each, for the record.
 
-    Raises
-    ------
-    OSError : they cannot be written.
+    Raises OSError: they cannot be written.
     """
     files = {}
     for name, array in arrays.items():

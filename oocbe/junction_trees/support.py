@@ -26,8 +26,6 @@ from oocbe.runtime.deadline import check_deadline, current_flag, looked
 class CliqueRows:
     """The rows of a clique, sorted, the clique's first variable most significant.
 
-    Attributes
-    ----------
     values : (variables, rows), value indices.
     groups : int64 (separator's rows + 1,), where the rows of each row of the separator begin.
     numbers : by child, int32 (rows,): for each row, the matching row of the child's separator.
@@ -86,9 +84,7 @@ def clique_rows(
 ) -> list[CliqueRows]:
     """The rows of every clique; no rows at all if every assignment has weight 0.
 
-    Raises
-    ------
-    ResourceError : rows, or the tries of the join, take more than ``memory`` bytes in all.
+    Raises ResourceError: rows, or the tries of the join, take more than ``memory`` bytes in all.
     """
     assigned, covered = places_of(cliques, weights.tables)
     tries: dict[int, Trie] = {}
@@ -227,9 +223,7 @@ class Join:
     def rows(self, most: int) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
         """Values, numbers and groups of all rows, and whether there are at most so many; else no rows are returned.
 
-        Raises
-        ------
-        TimeLimitError : the deadline passed.
+        Raises TimeLimitError: the deadline passed.
         """
         steps = (self.step_start, self._tables, self._depths, self.step_children, self.children, self._table_depths)
         found: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]

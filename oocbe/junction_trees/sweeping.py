@@ -22,8 +22,6 @@ NEGLIGIBLE = 1e-14
 class Messages:
     """Messages of a sweep for a number of cases.
 
-    Attributes
-    ----------
     values : float64 (message rows, cases), numbered as in :mod:`oocbe.junction_trees.arrays`.
     peaks, losses : float64 (cliques + variables + inputs, cases); logs : float64 (cliques, cases); see
         :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect`. Not used in log space.
@@ -88,14 +86,9 @@ def collect(
 ) -> None:
     """Send a program's messages up.
 
-    Parameters
-    ----------
     picked : rows to read for one case, in probabilities; None: all.
     maximised : bool (cliques,), those that maximise over their rows instead of summing, in logarithms; None: none.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed.
+    Raises TimeLimitError: the deadline passed.
     """
     flag = current_flag()
     steps = (program.collected, program.collect_start, program.collect_reads)
@@ -136,16 +129,11 @@ def distribute(
 ) -> None:
     """Compute posteriors from the root down; the messages are overwritten.
 
-    Parameters
-    ----------
     posteriors : float64 (message rows, cases), written for the edges that the program writes.
     trusted : bool (cases,), from :func:`evidence`; other cases get no probabilities.
     expected : float64 (rows,), to which the probabilities of the rows of the program's cliques are added, or None.
     picked : as for :func:`collect`.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed.
+    Raises TimeLimitError: the deadline passed.
     """
     flag = current_flag()
     steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
@@ -177,8 +165,6 @@ def _all_rows(tree: CompiledTree) -> single_sweeps.Picked:
 class Shares:
     """Arguments of :func:`oocbe.junction_trees.kernels.cpu.sweeps.take_shares` for some targets; attributes as there.
 
-    Attributes
-    ----------
     out_start : int64 (targets + 1,); the last is the number of values of all.
     """
 

@@ -30,8 +30,6 @@ MOST_CELLS = 1 << 24
 class WeightTable:
     """A factor of the product that a tree represents.
 
-    Attributes
-    ----------
     scope : variable indices, the one eliminated last at the front.
     values : (variables, rows), value indices of its rows, sorted, the first variable most significant; None if every
         assignment has a row.
@@ -49,8 +47,6 @@ class WeightTable:
 class Weights:
     """All factors of a problem.
 
-    Attributes
-    ----------
     tables : those with variables. logarithm : natural logarithm of the factor divided out of all weights, -inf if every
         assignment has weight 0.
     is_log : whether weights are logarithms.
@@ -69,14 +65,9 @@ def value_kind(sizes: Sequence[int]) -> np.dtype[Any]:
 def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
     """The factors of a problem whose values are multiplied, or logarithms of such values (log-sum-exp).
 
-    Parameters
-    ----------
     order : variables as they are eliminated. is_log : whether weights are to be logarithms.
-
-    Raises
-    ------
-    UnsupportedError : a negative weight, a linear constraint too large for a table, or a factor with too many
-        assignments of default value.
+    Raises UnsupportedError: a negative weight, a linear constraint too large for a table, or a factor with too many
+    assignments of default value.
     """
     relaxed = left_out(problem)
     large = [c for c in problem.linear_constraints if c.scope and c.can_bind and not is_tabulated(problem, c)]

@@ -12,8 +12,6 @@ from math import prod
 class Axis:
     """One axis of a bucket.
 
-    Attributes
-    ----------
     size : values along it.
     strides : distance of neighbours in each function and, if requested, in the result (last; 0 for an eliminated axis).
     """
@@ -35,8 +33,6 @@ def bucket_axes(
 ) -> tuple[list[Axis], list[Axis]]:
     """Axes of the result, fastest first, and eliminated axes; neighbours contiguous in all functions are merged.
 
-    Parameters
-    ----------
     strides : for each function, its stride along each axis.
     sizes, eliminated : as in :meth:`oocbe.kernels.interface.CompleteBackend.eliminate_complete`.
     """

@@ -32,8 +32,6 @@ BitRange = tuple[int, int, int]
 class MatchedGroups:
     """Groups of rows that occur in two tables, in ascending order of their shared key.
 
-    Attributes
-    ----------
     starts1, counts1 : int64 (groups,), first row and number of rows of each group in table 1 (P1 and H1 of the paper).
     starts2, counts2 : likewise for table 2.
     """
@@ -53,8 +51,6 @@ class MatchedGroups:
 class EliminationPlan:
     """Bit layout of a join that eliminates shared variables.
 
-    Attributes
-    ----------
     outer_eliminated, inner_eliminated : move plans of the eliminated variables of a row into one word, with the same
         layout for both tables.
     outer_run : uint64 (words of outer,), ones at all bits of the outer table but the eliminated ones.
@@ -81,8 +77,6 @@ class EliminationPlan:
 class CompleteFunction:
     """A complete table for a kernel: values, and their strides along each axis of a bucket.
 
-    Attributes
-    ----------
     values : int16, int32, int64, float32 or float64 (cells,), contiguous; may be part of a larger array.
     strides : for each axis of the bucket, the distance of adjacent values in elements; 0 if the function does not
         depend on the axis. Never negative, in any order: an axis order other than the bucket's is a transposition.

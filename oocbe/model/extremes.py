@@ -15,8 +15,6 @@ from oocbe.model.parts import Constraint, Function
 class Extremes(NamedTuple):
     """Extremes of functions, one number each: int64 if every value is an integer, otherwise float64.
 
-    Attributes
-    ----------
     lows, highs : least and greatest listed value; 0 for empty lists. rows : int64, number of listed values.
     defaults : 0 for functions without one. has_default : bool.
     """

@@ -36,8 +36,6 @@ SUMMANDS = 4
 def infeasible_value(dtype: DTypeLike, combination: int, marginalisation: int) -> Any:
     """The value of an infeasible assignment, a scalar of the dtype.
 
-    Parameters
-    ----------
     dtype : int16, int32, int64, float32 or float64.
     combination, marginalisation : codes of :mod:`oocbe.model.semiring`.
     """

@@ -32,9 +32,7 @@ MOST_COEFFICIENTS = 2**26
 def problem_of(system: LinearSystem) -> Problem:
     """The problem whose solutions are the integer points of a system; value k of a variable is its lower bound + k.
 
-    Raises
-    ------
-    UnsupportedError : names the real or unbounded variable, or the row with numbers beyond 64 bits.
+    Raises UnsupportedError: names the real or unbounded variable, or the row with numbers beyond 64 bits.
     """
     integral = _always_integral(system)
     values = [_size(system, v, bool(integral[v])) for v in range(system.variables)]

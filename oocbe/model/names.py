@@ -40,9 +40,7 @@ MOST_COMPARED = 10_000
 def variable_index(problem: Numbered, name: object) -> int:
     """Index of a variable given by its name; integer names, as in other libraries, are accepted.
 
-    Raises
-    ------
-    UsageError : no variable has that name.
+    Raises UsageError: no variable has that name.
     """
     text = name if isinstance(name, str) else None if _whole(name) is None else str(name)
     number = None if text is None else problem.number_by_name.get(text)
@@ -80,9 +78,7 @@ def value_index(variable: Variable, value: object) -> int:
     the labels of that name in either case, and not numbers. If a number is the label of one value and the position of
     another, the logger ``oocbe`` warns once per variable.
 
-    Raises
-    ------
-    UsageError : the variable has no such value, or several with labels equal to it.
+    Raises UsageError: the variable has no such value, or several with labels equal to it.
     """
     text = _text_of(value)
     found = [] if text is None else _with_label(variable, text, isinstance(value, str))
@@ -169,9 +165,7 @@ def indices_of(problem: Numbered, values: Mapping[Any, object]) -> dict[int, int
 
     values : value by variable name, see :func:`value_index`; or value index (or label, as text) by variable index.
 
-    Raises
-    ------
-    UsageError : an unknown name or value, or a variable twice with different values.
+    Raises UsageError: an unknown name or value, or a variable twice with different values.
     """
     found: dict[int, int] = {}
     for name, value in values.items():
@@ -204,9 +198,7 @@ def _by_index(problem: Numbered, name: object, value: object) -> tuple[int, int]
 def assignment_of(problem: Numbered, values: Mapping[str, str | int]) -> tuple[int, ...]:
     """An assignment of all variables: value indices in the problem's order.
 
-    Raises
-    ------
-    UsageError : an unknown name or value, or a variable without a value.
+    Raises UsageError: an unknown name or value, or a variable without a value.
     """
     found = indices_of(problem, values)
     missing = [v.name for number, v in enumerate(problem.variables) if number not in found]

@@ -24,8 +24,6 @@ CAMERAS: Mapping[str, str] = {"1": "front camera", "2": "middle camera", "3": "r
 class Photograph:
     """A photograph that may be taken.
 
-    Attributes
-    ----------
     name : its number in the file. weight : contribution to the profit.
     group : the number behind a photograph's values in the file; None if there is none. Its meaning is undocumented.
         Photographs with the same number have equal weights and almost no conflicts, which suggests one request, not one
@@ -56,8 +54,6 @@ class TakenPhotograph:
 class Schedule(Shown):
     """The schedule of an assignment.
 
-    Attributes
-    ----------
     profit : weight of the photographs taken. possible : weight of all.
     taken : the photographs taken, in the file's order. photographs : number of all photographs.
     memory : units of the recorder used. capacity : units available; None: unlimited.

@@ -349,8 +349,6 @@ class SelectedRows:
     def of(self, assignment: NDArray[np.int64]) -> NDArray[np.int64]:
         """The row of each part, int64 (parts,), -1 if no row matches.
 
-        Parameters
-        ----------
         assignment : int64 (variables,), value indices.
         """
         found = np.full(self._count, -1, dtype=np.int64)

@@ -52,13 +52,8 @@ def run_verb(
 ) -> Answer:
     """The result of a verb of the library: a problem is read, and worked on.
 
-    Parameters
-    ----------
     given, time_limit : as for :func:`read_and_work`. memory_limit : bytes; None: no limit.
-
-    Raises
-    ------
-    Interrupted : Ctrl-C was pressed; its ``result`` is the one so far. KeyboardInterrupt : there is none yet.
+    Raises Interrupted: Ctrl-C was pressed; its ``result`` is the one so far; KeyboardInterrupt: there is none yet.
     """
     limited = nullcontext() if memory_limit is None else MemoryLimit(memory_limit)
     with limited, listening() as interruption:
@@ -76,8 +71,6 @@ def read_and_work(
 ) -> tuple[Read, Answer]:
     """A problem, and the result of work on it with the seconds of reading: as ``read`` and in the ``total``.
 
-    Parameters
-    ----------
     given : the problem, which has no seconds of reading if it stays as it is, or a path.
     time_limit : seconds for both; None: no limit.
     """

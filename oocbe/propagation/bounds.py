@@ -53,8 +53,6 @@ FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "i
 class Bounds:
     """Bounds that were reached.
 
-    Attributes
-    ----------
     status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
     reason : why it ended so, for people; empty for a fixpoint.
     lower, upper : (variables,), in the form of the system's numbers.
@@ -83,8 +81,6 @@ def propagate_bounds(
 ) -> Bounds:
     """Tighten a system's bounds until no row can.
 
-    Parameters
-    ----------
     rounds : rounds at most.
     progress : part of itself by which a real bound must get better; at least 0. Integers always count.
     tolerance : None: outward rounding, which allows for all but products and quotients below 2.2e-308 in size, of which
@@ -95,14 +91,8 @@ def propagate_bounds(
     marked : uint8 (rows,), rows to begin with; None: all.
     backend : ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says. On a device all rows are propagated
         at once; ``auto`` takes one for many non-zeros, where ``marked`` is None.
-
-    Returns
-    -------
-    Bounds : the bounds reached when the time was up or a limit was reached are valid, too.
-
-    Raises
-    ------
-    UsageError : wrong limits, or there is no CUDA device that can be used. ResourceError : its memory ran out.
+    Returns Bounds : the bounds reached when the time was up or a limit was reached are valid, too.
+    Raises UsageError: wrong limits, or there is no CUDA device that can be used; ResourceError: its memory ran out.
     """
     if rounds < 0 or not progress >= 0 or (tolerance is not None and not tolerance >= 0):
         raise UsageError("propagation: limits on rounds and progress, and the tolerance, must be at least 0")

@@ -45,13 +45,8 @@ def bytes_of(codes: NDArray[Any]) -> int:
 class DeviceTables:
     """Tables of all feasible rows, short or not; a :class:`~oocbe.propagation.tables.Propagator`.
 
-    Parameters
-    ----------
     tables : at least one; :func:`fits` is true of each. domains : moved to memory that the device can read.
-
-    Raises
-    ------
-    UsageError : there is no CUDA device. ResourceError : its memory ran out.
+    Raises UsageError: there is no CUDA device; ResourceError: its memory ran out.
     """
 
     is_idempotent = True

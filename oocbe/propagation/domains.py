@@ -19,8 +19,6 @@ from oocbe.runtime.deadline import check_deadline
 class Domains:
     """Values left of each variable.
 
-    Attributes
-    ----------
     offsets : int64 (variables + 1,), where each variable's flags begin.
     alive : uint8 (values,), 1 for each value that is left.
     counts : int64 (variables,), how many are left.

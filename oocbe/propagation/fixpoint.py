@@ -46,8 +46,6 @@ BIT_SET_ROWS = 1 << 9
 class Fixpoint:
     """Domains that were reached.
 
-    Attributes
-    ----------
     status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
     reason : text of the status; empty for a fixpoint.
     domains : remaining values; where infeasible, those at the end of propagation.
@@ -66,8 +64,6 @@ class Fixpoint:
 class Network:
     """A problem's hard constraints, prepared for propagation and probing.
 
-    Parameters
-    ----------
     bit_set_bytes : memory for tables as bit sets, which pay in repeated propagation. Tables beyond it, and all by
         default, are scanned. bit_set_rows : tables with fewer rows are always scanned.
     batch_rows : tables of at most so many rows are propagated in one batch; none where the failing table matters, or

@@ -73,9 +73,7 @@ def probe_bounds(
     backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for the value of ``OOCBE_BACKEND``. A
         device propagates rows in another order, which changes bounds of reals only, by less than counts as progress.
 
-    Raises
-    ------
-    UsageError : there is no CUDA device where one is asked for. ResourceError : its memory ran out.
+    Raises UsageError: there is no CUDA device where one is asked for; ResourceError: its memory ran out.
     """
     rows, rounding = linear_rows_of(system), Rounding(True, 0.0, progress)
     device = _device_for(rows, len(two_valued(bounds, system.integral)), backend)
@@ -150,9 +148,7 @@ def failures_of(
 
     prober : threads or a device with the rows; None: threads that prepare them now.
 
-    Raises
-    ------
-    TimeLimitError : at the deadline.
+    Raises TimeLimitError: at the deadline.
     """
     lower, upper = (side.astype(np.float64, copy=False) for side in (bounds.lower, bounds.upper))
     if prober is None or not len(variables) or isinstance(prober, HostProbes):

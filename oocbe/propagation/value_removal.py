@@ -29,8 +29,6 @@ from oocbe.runtime.deadline import check_deadline, looked
 class ReducedProblem(Reformulation):
     """A problem without some values, and without variables that have one value left.
 
-    Attributes
-    ----------
     variables : index in the original of each variable left.
     kept : int64, values in the original's domain of each variable of the original, ascending.
     is_infeasible : whether nothing is feasible; the problem then has the original's variables.

@@ -79,9 +79,7 @@ _passings_left = 0
 def arm(text: str | None) -> None:
     """Set the fault point of this process, as in the variable; None or empty: none.
 
-    Raises
-    ------
-    UsageError : unknown point, or no number from 1 behind it.
+    Raises UsageError: unknown point, or no number from 1 behind it.
     """
     global _armed, _passings_left
     if not text:

@@ -39,9 +39,7 @@ class Framed:
     def to_arrow(self) -> Any:
         """A pyarrow.Table; labels are dictionaries, and absent ones null.
 
-        Raises
-        ------
-        UsageError : pyarrow is missing, the answer has no rows to show, or two columns have one name.
+        Raises UsageError: pyarrow is missing, the answer has no rows to show, or two columns have one name.
         """
         arrow = pyarrow()
         columns: dict[str, Any] = {}

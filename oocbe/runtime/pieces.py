@@ -33,8 +33,6 @@ Result = TypeVar("Result")
 class Indivisible(Generic[Piece]):
     """A cutter's result for an indivisible piece.
 
-    Attributes
-    ----------
     piece : the remaining piece to compute: itself, or less of it if some rows have no partners.
     reason : table or bucket, size, and reason why it cannot be cut; beginning of the error message.
     """
@@ -57,8 +55,6 @@ class Cutter(Protocol[Piece]):
 class Resumption(Generic[Result]):
     """Resumption of a failed attempt by the next one, for pieces with several results.
 
-    Attributes
-    ----------
     rows : rows of a result; concatenated, they are the same in every attempt, regardless of the results' boundaries.
     after : a result without its first rows, perhaps all.
     """
@@ -161,17 +157,12 @@ def run_piece(
 ) -> Generator[Result, None, None]:
     """Results of a piece, in order; after a failed allocation, those of its halves.
 
-    Parameters
-    ----------
     compute : the results of a piece. is_too_large : whether an error of it, or of ``reserve``, means a failed
         allocation, or a result larger than its room, so that halves may succeed.
     reserve : makes a context that is open during the processing of a piece.
     alone : computes an indivisible piece once more, in another way; its errors are propagated. None: unsupported.
     resumption : None: an attempt gives at most one result, or its allocations fail only before the first.
-
-    Raises
-    ------
-    ResourceError : an allocation failed for an indivisible piece.
+    Raises ResourceError: an allocation failed for an indivisible piece.
     """
     progress = _Progress(resumption)
     has_alone = alone is not None

@@ -55,9 +55,7 @@ def plain_status(path: Path) -> os.stat_result:
 def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
     """Open a plain file without blocking, closed in child processes; links are followed unless ``flags`` exclude it.
 
-    Raises
-    ------
-    OSError : it cannot be opened; with "is no file but …" for a folder, pipe, socket or device.
+    Raises OSError: it cannot be opened; with "is no file but …" for a folder, pipe, socket or device.
     """
     try:
         handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
@@ -78,10 +76,8 @@ def opened(path: str | Path, may_wait: bool = False) -> Iterator[io.BufferedRead
 
     may_wait : whether named pipes are allowed, which block until a writer opens them.
 
-    Raises
-    ------
-    OSError : it cannot be opened, or is neither. UsageError : a URL. TimeLimitError : from reading, after the deadline
-        of the block.
+    Raises OSError: it cannot be opened, or is neither; UsageError: a URL; TimeLimitError: from reading, after the
+    deadline of the block.
     """
     refuse_url(path, "a file that is read")
     mode = Path(path).stat().st_mode
@@ -102,8 +98,6 @@ def read_text(path: str | Path) -> str:
 class PipeReader(io.RawIOBase):
     """Raw reader of a pipe; reading ends at the innermost deadline, or at a signal.
 
-    Parameters
-    ----------
     handle : open for reading. is_owner : whether :meth:`close` closes it.
     """
 

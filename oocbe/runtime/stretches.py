@@ -23,9 +23,7 @@ def fresh_memory(nbytes: int, flags: int = 0) -> Bytes:
 
     flags : of the mapping, in addition to those for private memory.
 
-    Raises
-    ------
-    OSError : the allocation failed.
+    Raises OSError: the allocation failed.
     """
     memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
     with suppress(AttributeError, OSError):  # not every system has large pages
@@ -36,8 +34,6 @@ def fresh_memory(nbytes: int, flags: int = 0) -> Bytes:
 class Region:
     """One block of memory from which stretches are allocated; thread-safe, including the deletion of arrays.
 
-    Parameters
-    ----------
     memory : (bytes,). give_up : called after :meth:`close`, as soon as no stretch is in use.
     """
 

@@ -56,9 +56,7 @@ def temporary_beside(target: Path, is_folder: bool = False) -> Iterator[Path]:
     still under the hidden name. Leftovers of killed processes of this user and host for the same target are removed
     first.
 
-    Raises
-    ------
-    OSError : it cannot be created.
+    Raises OSError: it cannot be created.
     """
     _remove_dead(target)
     for _ in range(ATTEMPTS):

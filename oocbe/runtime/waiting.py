@@ -31,8 +31,6 @@ def wait_for(
 ) -> Result:
     """Repeat an attempt until it returns a result.
 
-    Parameters
-    ----------
     attempt : receives a time limit in seconds, and raises ``not_yet`` after it.
     check : called before each attempt; raises an error to end the wait.
     """
@@ -50,9 +48,7 @@ def interruptibly(work: Callable[[], object]) -> None:
     Signals and the current deadline end the wait; the code itself continues in the background. Signal handlers are
     restored while it runs, because NVRTC installs its own, which end the process without a message.
 
-    Raises
-    ------
-    TimeLimitError, RequestedEndError : the current deadline passed.
+    Raises TimeLimitError, RequestedEndError: the current deadline passed.
     """
     done: Future[object] = Future()
 

@@ -81,8 +81,6 @@ start of its kernels a small part of that."""
 class GeneratedOperation:
     """An operator and its tables; sent to workers unchanged.
 
-    Attributes
-    ----------
     operator : one of :data:`OPERATORS`. tables : one for ``maximise``, two of one family otherwise; sorted.
     """
 
@@ -139,8 +137,6 @@ class GeneratedOperation:
 class RankSegment:
     """A range of ranks of an operation to be done.
 
-    Attributes
-    ----------
     circumstances : how. folder : is there as long as the work is wanted; for scratch files as well.
     operation : what is done. low, high : the first rank, and the one behind the last.
     """
@@ -294,8 +290,6 @@ def _stretches_at_once(kernels: Backend, stretches: int) -> int:
 class Digest:
     """The sums of all segments so far.
 
-    Parameters
-    ----------
     rows : row of each worker in a trace. hears : receives the number of rows of the result so far, after each segment.
     """
 
@@ -324,9 +318,7 @@ class Digest:
 def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears: Hears | None = None) -> ResultCheck:
     """Run a whole operation in this process; ``hears`` as for :class:`Digest`.
 
-    Raises
-    ------
-    ResourceError : a piece does not fit in memory. TimeLimitError : the current deadline came.
+    Raises ResourceError: a piece does not fit in memory; TimeLimitError: the current deadline came.
     """
     digest, deadline = Digest(operation, {}, hears), Deadline()
     at_once = _stretches_at_once(context.kernels, STRETCHES_HERE)
@@ -348,14 +340,9 @@ def digest_by(
 ) -> ResultCheck:
     """Run a whole operation on workers.
 
-    Parameters
-    ----------
     folder : shared by all of them, for scratch files; the caller removes it. backend, streams : as for operators.
     hears : as for :class:`Digest`.
-
-    Raises
-    ------
-    ClusterError : the workers cannot go on. ResourceError : a worker has no memory for the smallest segment.
+    Raises ClusterError: the workers cannot go on; ResourceError: a worker has no memory for the smallest segment.
     """
     digest, deadline = Digest(operation, workers.rows, hears), Deadline()
     runs = Runs(range(operation.stretches + 1), workers, FIRST_STRETCHES)
@@ -381,8 +368,6 @@ def digest_by(
 class Forecast:
     """Forecast of the time of an operation.
 
-    Attributes
-    ----------
     sampled_rows, sampled_seconds : rows of the sampled segments, and the time of this process for them.
     simulated : forecast for the given number of workers, each as fast as this process.
     """

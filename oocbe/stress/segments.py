@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 class ChunkSegment:
     """Chunks of a synthetic table to be written.
 
-    Attributes
-    ----------
     circumstances, part : how, and the beginning of the path of the part. table, dtype, chunk_rows : what is written.
     first, stop : numbers of the first chunk and of the one behind the last.
     """
@@ -59,8 +57,6 @@ class ChunkSegment:
 class CheckSegment:
     """Chunks of a result to be checked; first, stop as for :class:`ChunkSegment`.
 
-    Attributes
-    ----------
     circumstances : how. folder, result : of the table. checker : of its rows.
     """
 
@@ -120,9 +116,7 @@ def write_table(table: SyntheticTable, path: Path, chunk_rows: int = CHUNK_ROWS)
 def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtype[Any], chunk_rows: int) -> StoredTable:
     """Have workers write a table, as a table of parts with the rows that one process writes, in their order.
 
-    Raises
-    ------
-    ClusterError : the workers cannot go on. DiskError : the disk is full.
+    Raises ClusterError: the workers cannot go on; DiskError: the disk is full.
     """
     name, runs = f"table of {table.own}", Runs(range(table.chunk_count(chunk_rows) + 1), workers)
     with PartsWriter(path, table.layout, dtype, MAX_SUM) as writer:
@@ -308,8 +302,6 @@ WORD = 1 << 64
 class ResultCheck:
     """Outcome of the check of a result.
 
-    Attributes
-    ----------
     rows, expected_rows : actual and expected number of rows.
     fault : text of the first error; empty if there is none.
     digest : of all rows, independent of their order and cutting; None where not all were checked.

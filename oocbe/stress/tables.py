@@ -41,8 +41,6 @@ MOST_GROUPS, MOST_SCATTERED = 1 << 46, 1 << 31
 class SyntheticTable:
     """Parameters of a synthetic table.
 
-    Attributes
-    ----------
     rows : wanted; the table's own :attr:`rows_made` is as near as its groups allow.
     groups : combinations of the group variables that occur.
     variables : of the table, at least 3. domain : values of e, even; the group variables take what the groups need.
@@ -50,10 +48,7 @@ class SyntheticTable:
     sizes : of the groups, ``uniform`` or ``zipf``.
     is_sorted : rows in the order of their keys; otherwise scattered.
     own : name of the own variable. seed : of the values; tables to be joined have different ones.
-
-    Raises
-    ------
-    UsageError : settings that fit together in no table.
+    Raises UsageError: settings that fit together in no table.
     """
 
     rows: int

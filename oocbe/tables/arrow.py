@@ -27,9 +27,7 @@ from oocbe.tables.layout import Label, Layout, label_array
 def arrow_table(data: object) -> Any:
     """A pyarrow.Table of an object with Arrow's interface or that of data frames.
 
-    Raises
-    ------
-    UsageError : an object without either interface, or pyarrow is missing.
+    Raises UsageError: an object without either interface, or pyarrow is missing.
     """
     arrow = pyarrow()
     if isinstance(data, arrow.Table):
@@ -51,9 +49,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
 
     domain : domain of the labels, if known. first : number of the first row, for messages.
 
-    Raises
-    ------
-    ModelError : a missing entry (null), an entry outside the domain, or a type that labels cannot have.
+    Raises ModelError: a missing entry (null), an entry outside the domain, or a type that labels cannot have.
     """
     import pyarrow as arrow
     import pyarrow.compute as compute
@@ -133,9 +129,7 @@ def labels_of(name: str, data: Any, what: str) -> Any:
 
     Timestamps with a time zone are local times.
 
-    Raises
-    ------
-    ModelError : a timestamp with a fraction of a microsecond.
+    Raises ModelError: a timestamp with a fraction of a microsecond.
     """
     import pyarrow as arrow
     import pyarrow.compute as compute
@@ -298,9 +292,7 @@ def decimal_dtype(scale: int) -> np.dtype[Any]:
 def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
     """Values (rows,), of :func:`decimal_dtype`, of an Arrow column of decimals without missing entries.
 
-    Raises
-    ------
-    ModelError : one exceeds the range of int64 or float64; the message names its row.
+    Raises ModelError: one exceeds the range of int64 or float64; the message names its row.
     """
     scale, width = data.type.scale, data.type.bit_width
     chunks = data.chunks if hasattr(data, "chunks") else [data]

@@ -61,14 +61,9 @@ def codec_of(form: str) -> str:
 def read_rows(folder: Place, manifest: Manifest, name: str, rows: int, out: NDArray[Any], start: int) -> None:
     """Decode rows of a packed chunk.
 
-    Parameters
-    ----------
     name : the chunk's file, such as ``key_0/c/3``. rows : rows in the chunk.
     out : (wanted rows,) of the array's dtype, contiguous; receives rows ``start`` and following.
-
-    Raises
-    ------
-    CorruptDataError : missing, or not what the manifest says, or not a chunk of that many rows.
+    Raises CorruptDataError: missing, or not what the manifest says, or not a chunk of that many rows.
     """
     from oocbe.tables.codec import decode
 
@@ -103,8 +98,6 @@ def _undecodable(folder: Place, name: str) -> Iterator[None]:
 class ChunkIndex:
     """Rows, file and writer of each chunk of a table: of its own, or of its parts, end to end.
 
-    Parameters
-    ----------
     parts : folder (empty for the table's own), rows, rows of each chunk but the last, and writer of each.
     """
 
@@ -190,9 +183,7 @@ def read_columns(
 
     Keys without words, (0, rows): only values are read.
 
-    Raises
-    ------
-    CorruptDataError : a chunk is missing or damaged.
+    Raises CorruptDataError: a chunk is missing or damaged.
     """
     from oocbe.kernels.cpu.threads import run_all
 
@@ -217,9 +208,7 @@ def read_chunk(
 ) -> None:
     """Pack rows from ``start`` on of a chunk into the caller's keys uint64 (words, rows), which must be zero.
 
-    Raises
-    ------
-    CorruptDataError : a file is missing or damaged, or has a value outside its variable's domain.
+    Raises CorruptDataError: a file is missing or damaged, or has a value outside its variable's domain.
     """
     for name, field, size in zip(column_names(layout), layout.fields, layout.sizes, strict=True):
         file = f"{name}/c/{chunk}"

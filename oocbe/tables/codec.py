@@ -68,13 +68,8 @@ SAMPLE_ROWS, SAMPLES = 256, 4
 def encode(column: NDArray[Any]) -> NDArray[np.uint64]:
     """Pack a column.
 
-    Parameters
-    ----------
     column : uint64, int64, int32, float64 or float32 (rows,).
-
-    Returns
-    -------
-    uint64 (words,): the packed chunk.
+    Returns uint64 (words,): the packed chunk.
     """
     words: NDArray[Any] = np.ascontiguousarray(column).view(np.int32 if column.dtype.itemsize == 4 else np.uint64)
     signed = column.dtype.kind != "u"
@@ -101,13 +96,8 @@ def rows_in(data: bytes | memoryview) -> int:
 def checked(data: Any, rows: int, itemsize: int) -> tuple[NDArray[np.uint64], int]:
     """A chunk's words, after all that a decoder relies on was checked, and its rotation.
 
-    Parameters
-    ----------
     data : the packed chunk, any buffer, not copied. rows, itemsize : what it must have.
-
-    Raises
-    ------
-    CorruptDataError : not a packed chunk of that many rows of that size, or damaged.
+    Raises CorruptDataError: not a packed chunk of that many rows of that size, or damaged.
     """
     view = memoryview(data).cast("B")
     if rows_in(view) != rows:
@@ -131,14 +121,9 @@ def checked(data: Any, rows: int, itemsize: int) -> tuple[NDArray[np.uint64], in
 def decode(data: bytes | memoryview, rows: int, out: NDArray[Any], start: int = 0) -> None:
     """Unpack rows ``start`` and following of a chunk.
 
-    Parameters
-    ----------
     data : the packed chunk. rows : rows that it must have.
     out : (wanted rows,), contiguous, of the dtype that was packed; filled.
-
-    Raises
-    ------
-    CorruptDataError : not a packed chunk of that many rows of that size, or damaged.
+    Raises CorruptDataError: not a packed chunk of that many rows of that size, or damaged.
     """
     chunk, rotation = checked(data, rows, out.dtype.itemsize)
     first_payload = FRONT_WORDS + HEADER_WORDS * -(-rows // BLOCK)

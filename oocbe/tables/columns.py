@@ -43,8 +43,6 @@ LARGEST_LABELS = 1 << 28
 class Column:
     """One column of the input.
 
-    Attributes
-    ----------
     name : its name.
     indices : integers (rows,): value indices, or indices of labels.
     labels : labels of the values; None: the integers are the values themselves.
@@ -68,9 +66,7 @@ class Column:
 
         what, first : name of the source, and number of its first row, for messages.
 
-        Raises
-        ------
-        ModelError : a value outside the domain; the message names its row.
+        Raises ModelError: a value outside the domain; the message names its row.
         """
         if self.labels is not None and self.labels is domain:
             return self.indices
@@ -102,9 +98,7 @@ class Column:
 def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
     """Layout of variables with known domains.
 
-    Raises
-    ------
-    ModelError : a label is neither text nor an integer, or occurs twice, or integers exceed 64 bits.
+    Raises ModelError: a label is neither text nor an integer, or occurs twice, or integers exceed 64 bits.
     """
     sizes, labels = [], {}
     for name in scope:
@@ -135,9 +129,7 @@ def keys_of(columns: Sequence[Column], layout: Layout, what: str, first: int = 0
 def value_dtype(given: np.dtype[Any], what: str) -> np.dtype[Any]:
     """Dtype of a table's values for values of the given dtype: the narrowest that represents all of them.
 
-    Raises
-    ------
-    ModelError : not numbers, or of a dtype that tables do not support.
+    Raises ModelError: not numbers, or of a dtype that tables do not support.
     """
     if given in VALUE_DTYPES:
         return given
@@ -175,9 +167,7 @@ def check_values(what: str, rows: NDArray[np.integer], layout: Layout) -> None:
 def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, what: str) -> list[str]:
     """The variables' columns: those of the scope, or all but the values and a nameless index.
 
-    Raises
-    ------
-    ModelError : a missing column (the message lists those present), or a name that occurs twice.
+    Raises ModelError: a missing column (the message lists those present), or a name that occurs twice.
     """
     keys = (name for name in names if name != values and not _NAMELESS_INDEX.fullmatch(name))
     wanted = list(keys if scope is None else scope)
@@ -198,9 +188,7 @@ def sorted_rows(
 ) -> tuple[Layout, NDArray[np.uint64], NDArray[Any]]:
     """Layout, ascending keys uint64 (words, rows) and values (rows,) from one column per variable and values (rows,).
 
-    Raises
-    ------
-    ModelError : a value outside a given domain, a key that occurs twice, or numbers that tables cannot represent.
+    Raises ModelError: a value outside a given domain, a key that occurs twice, or numbers that tables cannot represent.
     """
     known = {column.name: (domains or {}).get(column.name, None) for column in columns}
     for column in columns:

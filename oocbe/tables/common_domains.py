@@ -98,9 +98,7 @@ def domain_in(
 
     labels_integers : whether integers are labels, as some of another table are below 0.
 
-    Raises
-    ------
-    ModelError : missing entries, or a type that labels cannot have. ResourceError : labels exceed the memory.
+    Raises ModelError: missing entries, or a type that labels cannot have; ResourceError: labels exceed the memory.
     """
     types = pyarrow().types
     what, kind = source.what, source.type_of(name)

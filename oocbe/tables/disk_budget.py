@@ -19,8 +19,6 @@ class DiskBudget:
 
     Bytes are those of file contents; file systems round each file up to whole blocks.
 
-    Parameters
-    ----------
     folder : location of the files; free space is that of its disk.
     limit : bytes; None: limited by the disk only.
     is_scratch : whether the files are not needed after this run, however it ends. They are then not forced to disk:
@@ -47,9 +45,7 @@ class DiskBudget:
     def take(self, count: int, path: Path | str) -> None:
         """Count a file's bytes before they are written (negative: after removal).
 
-        Raises
-        ------
-        DiskError : the limit would be exceeded; nothing is counted then.
+        Raises DiskError: the limit would be exceeded; nothing is counted then.
         """
         with self._lock:
             if self.limit is None or count <= 0 or self.used + count <= self.limit:
@@ -63,8 +59,6 @@ class DiskBudget:
     def failure(self, error: OSError, what: str, needed: int | None = None) -> DiskError:
         """The error for a failed file operation.
 
-        Parameters
-        ----------
         what : the table or file to be written. needed : its bytes before compression, if known.
         """
         size = "" if needed is None else f"needed up to {format_bytes(needed)}, "

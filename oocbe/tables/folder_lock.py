@@ -41,10 +41,8 @@ class FolderLock:
     def take(cls, folder: Path) -> FolderLock:
         """Lock an existing folder.
 
-        Raises
-        ------
-        UsageError : another process has the lock, or the folder was removed meanwhile.
-        DiskError : the file system has no locks, or the lock file cannot be created.
+        Raises UsageError: another process has the lock, or the folder was removed meanwhile; DiskError: the file system
+        has no locks, or the lock file cannot be created.
         """
         taken = cls.try_take(folder, create=True)
         if isinstance(taken, cls):

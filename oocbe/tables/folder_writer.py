@@ -59,8 +59,6 @@ class FolderWriter:
     forced to disk, the manifest last, and then renamed. If the block ends with an exception (Ctrl-C included), the
     hidden folder is removed; that of a killed process is removed by the next writer of a table of this name.
 
-    Parameters
-    ----------
     form : of the table, stored in the manifest. settings : see :class:`FolderSettings`.
     """
 
@@ -164,8 +162,6 @@ class ArrayFiles:
 
     Files are written in place, as the whole folder has a temporary name until it is complete.
 
-    Parameters
-    ----------
     root, manifest, budget : folder of the table, and where its files are entered and counted.
     arrays : dtype of each by its name, those of values last. chunk_rows : of each chunk but the last.
     """

@@ -16,9 +16,7 @@ from oocbe.tables.layout import Layout, label_array
 def of_pandas(frame: Any) -> Any:
     """A pyarrow.Table of a pandas data frame, without its index; columns may have numbers as names.
 
-    Raises
-    ------
-    UsageError : not a pandas data frame, or pyarrow is missing. ModelError : a column of entries of several types.
+    Raises UsageError: not a pandas data frame, or pyarrow is missing; ModelError: a column of entries of several types.
     """
     if not hasattr(frame, "set_axis"):
         raise UsageError(f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)")
@@ -38,9 +36,7 @@ def of_pandas(frame: Any) -> Any:
 def of_polars(frame: Any) -> Any:
     """A pyarrow.Table of a Polars data frame; integers of 128 bits become those of 64.
 
-    Raises
-    ------
-    UsageError : pyarrow is missing. ModelError : integers beyond 64 bits.
+    Raises UsageError: pyarrow is missing; ModelError: integers beyond 64 bits.
     """
     for name, kind in frame.schema.items():
         if str(kind) in ("Int128", "UInt128"):
@@ -56,9 +52,7 @@ def is_frame(given: object) -> bool:
 def arrow_of(frame: Any) -> Any:
     """A pyarrow.Table of a data frame of pandas or Polars, or of an object with Arrow's interface.
 
-    Raises
-    ------
-    UsageError, ModelError : as :func:`of_pandas` and :func:`of_polars`.
+    Raises UsageError, ModelError: as :func:`of_pandas` and :func:`of_polars`.
     """
     return of_pandas(frame) if hasattr(frame, "set_axis") else arrow_table(frame)
 

@@ -125,9 +125,7 @@ def is_table(folder: Place) -> bool:
 def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:
     """Attributes of a table from its folder; their types are not yet checked.
 
-    Raises
-    ------
-    CorruptDataError : missing or damaged.
+    Raises CorruptDataError: missing or damaged.
     """
     found = read_json(folder, manifest, "zarr.json").get("attributes")
     attributes = found.get("oocbe") if isinstance(found, dict) else None
@@ -151,9 +149,7 @@ def check_files(
 
     arrays : dtype by name.
 
-    Raises
-    ------
-    CorruptDataError : names the first file that fails.
+    Raises CorruptDataError: names the first file that fails.
     """
     chunks = -(-rows // chunk_rows)
     is_listed = len(manifest.files) == 1 + len(arrays) * (1 + chunks)
@@ -277,8 +273,6 @@ class ReadAhead:
     Reads count as sequential if they begin near the end of the previous one (threads overtake one another) or at the
     first chunk. Other reads announce nothing.
 
-    Parameters
-    ----------
     chunks : of the table. chunk_bytes : average bytes of one on disk.
     """
 

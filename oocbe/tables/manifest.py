@@ -78,8 +78,6 @@ class PartRecord(NamedTuple):
 class Manifest:
     """Files and chunk index of a stored table.
 
-    Attributes
-    ----------
     files : name relative to the table's folder (with ``/``) to record.
     first_keys, last_keys : the key of each chunk's first and last row, as one number (word 0 least significant).
     form : :data:`ROWS`, :data:`COMPLETE`, :data:`COLUMNS` or :data:`PARTS`.
@@ -166,10 +164,8 @@ class Manifest:
 
         Whether a link leads a folder out of the table is looked at once for each: thousands of files lie in the same.
 
-        Raises
-        ------
-        CorruptDataError : missing, of another size, not a plain file, or in a folder that a link leads out of the
-            table.
+        Raises CorruptDataError: missing, of another size, not a plain file, or in a folder that a link leads out of the
+        table.
         """
         if isinstance(folder, ObjectPath):
             return folder / name
@@ -195,9 +191,7 @@ class Manifest:
     def read_file(self, folder: Place, name: str) -> bytes:
         """Content of a listed file, checked; reading takes no more memory than its record's size.
 
-        Raises
-        ------
-        CorruptDataError : missing, unreadable, damaged, or not a plain file inside the folder.
+        Raises CorruptDataError: missing, unreadable, damaged, or not a plain file inside the folder.
         """
         path = self.checked(folder, name)
         with _unreadable(name, path):
@@ -209,9 +203,7 @@ class Manifest:
     def read_file_into(self, folder: Place, name: str, target: memoryview) -> None:
         """Content of a listed file, checked, into the caller's memory (bytes,), which it fills.
 
-        Raises
-        ------
-        CorruptDataError : as for :meth:`read_file`, and where the file has another size than the memory.
+        Raises CorruptDataError: as for :meth:`read_file`, and where the file has another size than the memory.
         """
         path = self.checked(folder, name)
         if self.files[name].size != len(target):
@@ -256,13 +248,8 @@ def render_record(content: dict[str, Any]) -> bytes:
 def read_record(path: Place, format_name: str, largest: int = LARGEST_RECORD) -> dict[str, Any]:
     """Content of a record with the given ``format``.
 
-    Parameters
-    ----------
     largest : maximum size in bytes; larger files are not read.
-
-    Raises
-    ------
-    FileNotFoundError : no such file. CorruptDataError : unreadable or damaged; the message names the file.
+    Raises FileNotFoundError: no such file; CorruptDataError: unreadable or damaged; the message names the file.
     """
     try:
         data = read_file(path, largest + 1)

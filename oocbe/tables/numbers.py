@@ -27,13 +27,8 @@ VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.fl
 def check_numbers(what: str, values: Any, semiring: Semiring) -> None:
     """Refuse values that a table of a semiring cannot represent.
 
-    Parameters
-    ----------
     what : names the table in the message. values : of any shape and dtype, in main or device memory.
-
-    Raises
-    ------
-    ModelError : NaN, or an infinity that is not the semiring's zero.
+    Raises ModelError: NaN, or an infinity that is not the semiring's zero.
     """
     found = strange_number(values, semiring)
     if found is None:
@@ -70,9 +65,7 @@ def converted(
     what : names the table in errors. may_round : whether large integers may become the nearest floats, as for sums and
     products that are floats anyway.
 
-    Raises
-    ------
-    ValueRangeError : the dtype cannot represent every feasible value.
+    Raises ValueRangeError: the dtype cannot represent every feasible value.
     """
     if values.dtype == dtype:
         return values
@@ -90,12 +83,9 @@ def converted(
 def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any] | None = None) -> None:
     """Refuse feasible values that a complete table of a dtype (None: theirs) cannot represent.
 
-    Raises
-    ------
-    ValueRangeError : an integer beyond the dtype, or indistinguishable from infeasible values; or a number that the
-        dtype would change, such as a fraction among integers.
-    ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it; a number that
-        tables cannot represent (:mod:`oocbe.tables.numbers`).
+    Raises ValueRangeError: an integer beyond the dtype, or indistinguishable from infeasible values; or a number that
+    the dtype would change, such as a fraction among integers; ModelError: a negative value in max-product, where 0 is
+    infeasible and would be preferred to it; a number that tables cannot represent (:mod:`oocbe.tables.numbers`).
     """
     kind = values.dtype if dtype is None else dtype
     if not len(values):

@@ -19,9 +19,7 @@ from oocbe.tables.object_path import ObjectPath
 class ObjectReader(io.RawIOBase):
     """An object as a seekable file for reading.
 
-    Raises
-    ------
-    FileNotFoundError : no such object. OSError : the store refuses; the text states the reason.
+    Raises FileNotFoundError: no such object; OSError: the store refuses; the text states the reason.
     """
 
     def __init__(self, place: ObjectPath) -> None:

@@ -21,8 +21,6 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/*(.*?)/*", re.DOTALL)
 class ObjectPath:
     """Name of an object, or of a prefix: the counterpart of the path of a file or a folder.
 
-    Attributes
-    ----------
     root : scheme and bucket or host, such as ``s3://bucket``. key : the rest, without a slash at either end.
     """
 
@@ -100,9 +98,7 @@ class ObjectPath:
     def create(self, data: bytes | memoryview) -> None:
         """Write the object if it does not exist.
 
-        Raises
-        ------
-        FileExistsError : the object exists. OSError : the store refuses; the text states the reason.
+        Raises FileExistsError: the object exists; OSError: the store refuses; the text states the reason.
         """
         self._request(lambda of, store: of.put(store, self.key, bytes(data), mode="create"))
 

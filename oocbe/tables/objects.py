@@ -35,11 +35,8 @@ DATA_NAME = re.compile(r"data-[0-9a-f]{16}")
 def place_of(path: str | Path | ObjectPath) -> Place:
     """Location of a table's files: the folder itself, or the prefix named by an object store's ``table.json``.
 
-    Raises
-    ------
-    UsageError : nothing exists at a URL, or an object instead of a prefix. CorruptDataError : an incomplete table, or a
-        damaged or unreadable ``table.json``.
-    UnsupportedError : obstore is not installed, or has no driver for the URL.
+    Raises UsageError: nothing exists at a URL, or an object instead of a prefix; CorruptDataError: an incomplete table,
+    or a damaged or unreadable ``table.json``; UnsupportedError: obstore is not installed, or has no driver for the URL.
     """
     place = path if isinstance(path, ObjectPath) else place_named(path)
     if isinstance(path, ObjectPath) or isinstance(place, Path):
@@ -80,10 +77,8 @@ class InStores:
     def upload(self, url: str) -> Self:
         """Write the table to an object store, unchanged, and open it there.
 
-        Raises
-        ------
-        UsageError : a table of that name exists. DiskError : the store refuses. UnsupportedError : obstore is not
-            installed, or has no driver for the URL. CorruptDataError : a file of the table is unreadable.
+        Raises UsageError: a table of that name exists; DiskError: the store refuses; UnsupportedError: obstore is not
+        installed, or has no driver for the URL; CorruptDataError: a file of the table is unreadable.
         """
         upload(self.path, [*self._manifest.files, MANIFEST_NAME], url)
         uploaded: Self = self.open(url)
@@ -93,14 +88,9 @@ class InStores:
 def upload(folder: Place, names: Iterable[str], url: str) -> None:
     """Write a table's files to an object store, as a table.
 
-    Parameters
-    ----------
     names : of all files, relative to the folder, including the manifest.
-
-    Raises
-    ------
-    UsageError : a table exists already. DiskError : the store refuses. CorruptDataError : an unreadable file.
-        UnsupportedError : obstore is not installed, or has no driver for the URL.
+    Raises UsageError: a table exists already; DiskError: the store refuses; CorruptDataError: an unreadable file;
+    UnsupportedError: obstore is not installed, or has no driver for the URL.
     """
     place = ObjectPath.of(url)
     data = place / f"data-{secrets.token_hex(8)}"

@@ -40,8 +40,6 @@ CHUNK_ROWS = 1 << 22
 class PackedColumn:
     """The chunks of one column.
 
-    Attributes
-    ----------
     words : uint64 (words,), the concatenated chunks.
     starts : int64 (chunks + 1,), offset of each chunk in ``words``, and the end.
     """
@@ -331,8 +329,6 @@ def _decode(chunk: NDArray[np.uint64] | ChunkFiles, rows: int, out: NDArray[Any]
 class ChunkFiles:
     """Some neighbouring chunks of one column of a stored table.
 
-    Attributes
-    ----------
     table : the table. column : of its key words, and the values last. first, last : the chunks, without the latter.
     starts : int64 (chunks of the table + 1,), where each chunk begins in the column, in words.
     """
@@ -368,12 +364,7 @@ class ChunkFiles:
         ]
 
     def words(self) -> NDArray[np.uint64]:
-        """The chunks in memory.
-
-        Raises
-        ------
-        CorruptDataError : a chunk is missing or damaged.
-        """
+        """The chunks in memory. Raises CorruptDataError: a chunk is missing or damaged."""
         target = np.empty(len(self), dtype=np.uint64)
         for _, read in self.reads_into(target):
             read()
@@ -384,8 +375,6 @@ class ChunkFiles:
 class StoredColumn:
     """One column of a stored table; as :class:`oocbe.tables.packed.PackedColumn`, but read when it is used.
 
-    Attributes
-    ----------
     table, column, starts : as for :class:`ChunkFiles`.
     """
 

@@ -188,8 +188,6 @@ class _Files:
 class ColumnSource:
     """Columns of some data by their names in a table.
 
-    Attributes
-    ----------
     data : the columns.
     columns : name in the data by name in the table, in the data's order.
     drop_nulls : whether to skip rows with missing entries; otherwise they are refused.
@@ -216,9 +214,7 @@ class ColumnSource:
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
         """Record batches of some columns, at most ``rows`` rows each where they are stored, in order.
 
-        Raises
-        ------
-        FormatError : damaged Parquet. ModelError : a missing entry, unless such rows are skipped.
+        Raises FormatError: damaged Parquet; ModelError: a missing entry, unless such rows are skipped.
         """
         first = 0
         batches = self.data.batches([self.columns[name] for name in names], rows)
@@ -272,10 +268,8 @@ def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: b
 
     rename : name in the table by name in the data; missing columns are ignored.
 
-    Raises
-    ------
-    UsageError : no such file, or an object without such an interface. FormatError : not a Parquet file.
-        ModelError : two columns with the same name.
+    Raises UsageError: no such file, or an object without such an interface; FormatError: not a Parquet file;
+    ModelError: two columns with the same name.
     """
     data: Columns = _stored(given) if isinstance(given, str | Path | list | tuple) else _Held(arrow_table(given))
     columns: dict[str, str] = {}
@@ -290,9 +284,7 @@ def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: b
 def with_csv_read(source: Any) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, ``.csv.gz``, or ``.tsv`` with tabs) in place of its path.
 
-    Raises
-    ------
-    UsageError : no such file. FormatError : a damaged one.
+    Raises UsageError: no such file; FormatError: a damaged one.
     """
     if not isinstance(source, str | Path) or not str(source).lower().endswith((".csv", ".csv.gz", ".tsv")):
         return source

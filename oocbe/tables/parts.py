@@ -60,8 +60,6 @@ class PartsWriter(FolderWriter):
     Parts are sorted, and ordered by keys; or ordered by explicit positions, in which case the table counts as sorted if
     its rows are.
 
-    Parameters
-    ----------
     layout, dtype, semiring, limbs : of the table and all parts. settings : as for its base.
     """
 
@@ -99,10 +97,8 @@ class PartsWriter(FolderWriter):
 
         position : among the parts; given for all of them, or for none, in which case all must be sorted.
 
-        Raises
-        ------
-        CorruptDataError : not a table of this layout, dtype and semiring, or its rows are not sorted.
-        DiskError : its bytes exceed the disk budget.
+        Raises CorruptDataError: not a table of this layout, dtype and semiring, or its rows are not sorted; DiskError:
+        its bytes exceed the disk budget.
         """
         manifest = Manifest.read(path)
         attributes = _attributes_of_part(path, manifest, self._attributes(0, 1, None, position is None))
@@ -159,9 +155,7 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
 
     Checks every part's metadata and the presence of all its files; contents are checked on reading.
 
-    Raises
-    ------
-    CorruptDataError : a part is missing or damaged, or does not belong to this table.
+    Raises CorruptDataError: a part is missing or damaged, or does not belong to this table.
     """
     made_of(folder, lambda: check_table_attributes(attributes))
     whole = Manifest(dict(manifest.files), form=PARTS, parts=manifest.parts)

@@ -53,9 +53,7 @@ def to_host(table: AnyForm) -> AnyForm:
 def to_device(table: AnyForm) -> AnyForm:
     """The table with its rows, or values, in device memory; itself if they are there already.
 
-    Raises
-    ------
-    ResourceError : device memory ran out.
+    Raises ResourceError: device memory ran out.
     """
     if is_on_device(table):
         return table
@@ -67,9 +65,7 @@ def to_device(table: AnyForm) -> AnyForm:
 def to_kernels(table: AnyForm, kernels: Backend) -> AnyForm:
     """The table with its rows, or values, in the memory of the kernels; itself if they are there already.
 
-    Raises
-    ------
-    ResourceError : device memory ran out.
+    Raises ResourceError: device memory ran out.
     """
     return _with(table, {name: kernels.upload(array) for name, array in _arrays(table).items()})
 

@@ -56,13 +56,8 @@ def default_parent() -> Path:
 class ScratchFolder:
     """A new folder, created immediately and removed by :meth:`close`.
 
-    Parameters
-    ----------
     parent : folder in which it is created; created if missing.
-
-    Raises
-    ------
-    UsageError : the parent is a file. DiskError : the folder cannot be created.
+    Raises UsageError: the parent is a file; DiskError: the folder cannot be created.
     """
 
     def __init__(self, parent: Path) -> None:

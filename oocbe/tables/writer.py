@@ -67,8 +67,6 @@ class CellSettings(FolderSettings, total=False):
 class TableWriter(FolderWriter):
     """Writes the arrays of one table, and publishes it at the end of its ``with`` block; otherwise as its base.
 
-    Parameters
-    ----------
     chunk_rows : rows, or cells, of each chunk but the last. limbs : as for :class:`RowSettings`.
     form, settings : as for :class:`FolderWriter`.
     """
@@ -218,15 +216,10 @@ class StoredTableWriter(TableWriter):
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Append rows.
 
-        Parameters
-        ----------
         keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
             return.
-
-        Raises
-        ------
-        ModelError : another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous row.
-        DiskError : the disk or the disk budget is exhausted.
+        Raises ModelError: another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous
+        row; DiskError: the disk or the disk budget is exhausted.
         """
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
             raise ModelError(
@@ -244,15 +237,10 @@ class StoredTableWriter(TableWriter):
     def begin_packed(self, rows: int, edge_keys: tuple[int, int], extent: tuple[int, int] | None) -> int:
         """Begin the next chunk, sorted, whose packed columns :meth:`write_packed` writes; returns its number.
 
-        Parameters
-        ----------
         rows : of the chunk; :attr:`chunk_rows`, or fewer in the last one.
         edge_keys : keys of its first and its last row, each as one number (word 0 least significant).
         extent : least and greatest value of integers.
-
-        Raises
-        ------
-        ModelError : the first key equals that of the previous row.
+        Raises ModelError: the first key equals that of the previous row.
         """
         if self._pending or self._written % self._chunk_rows or not 0 < rows <= self._chunk_rows:
             raise ModelError(f"{self.path}: {rows:,} rows are no chunk behind {self.rows:,} rows")
@@ -274,9 +262,7 @@ class StoredTableWriter(TableWriter):
     def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
         """Write a column (key words, and the values last) of a chunk begun by :meth:`begin_packed`; thread-safe.
 
-        Raises
-        ------
-        DiskError : the disk or the disk budget is exhausted.
+        Raises DiskError: the disk or the disk budget is exhausted.
         """
         try:
             self._open_arrays().write_packed(chunk, column, words)
@@ -339,11 +325,8 @@ class CompleteTableWriter(TableWriter):
 
         values : (cells,) of the table's dtype; may be reused after return.
 
-        Raises
-        ------
-        ModelError : another dtype, or more cells than the table has.
-        DiskError : the disk or the disk budget is exhausted.
-        TimeLimitError, RequestedEndError : the current deadline passed.
+        Raises ModelError: another dtype, or more cells than the table has; DiskError: the disk or the disk budget is
+        exhausted; TimeLimitError, RequestedEndError: the current deadline passed.
         """
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
             raise ModelError(

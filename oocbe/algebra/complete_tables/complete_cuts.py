@@ -36,8 +36,6 @@ PIECE = 1 << 16
 class CellRoom:
     """Limits on the size of a piece.
 
-    Attributes
-    ----------
     piece_bytes : of its functions, with all that is made of them, and its result.
     piece_cells : most cells of its result; None: as many as fit.
     """
@@ -50,8 +48,6 @@ class CellRoom:
 class CompleteCuts:
     """Cut of a bucket into pieces.
 
-    Attributes
-    ----------
     separator : variables of the result, the fastest first. eliminated : the others.
     scopes : variables of each function that is read by boxes, and bytes of one of its values.
     sizes : domain size of each variable. itemsize : bytes of a value of the result. room : see :class:`CellRoom`.

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 class CellFunction:
     """A function that is read by boxes.
 
-    Attributes
-    ----------
     scope : variable indices, the fastest first. source : its values.
     """
 
@@ -115,9 +113,7 @@ class CompleteStream:
     def values(self) -> Generator[NDArray[Any], None, None]:
         """The result's values in main memory, in the order of its cells.
 
-        Raises
-        ------
-        CorruptDataError : a table on disk is damaged. TimeLimitError : the kernels' deadline came.
+        Raises CorruptDataError: a table on disk is damaged; TimeLimitError: the kernels' deadline came.
         """
         pieces = (partial(self._piece, ranges) for ranges in self.cuts.ranges())
         with closing(run_in_order(pieces, self._streams)) as results:
@@ -230,9 +226,7 @@ def read_box(source: AnyComplete, sizes: Sequence[int], box: Box) -> NDArray[Any
 
     A view for a single run in main memory, otherwise a copy.
 
-    Raises
-    ------
-    CorruptDataError : the source is on disk and damaged.
+    Raises CorruptDataError: the source is on disk and damaged.
     """
     starts, length = runs_of(sizes, box)
     if isinstance(source, CompleteTable):
@@ -264,8 +258,6 @@ def read_box(source: AnyComplete, sizes: Sequence[int], box: Box) -> NDArray[Any
 class BucketFunction:
     """A function of a bucket.
 
-    Attributes
-    ----------
     scope : variable indices, in any order. values : of the bucket's dtype, with :mod:`oocbe.model.infeasible` in it.
     strides : elements between neighbours along each variable of the scope.
     """
@@ -283,8 +275,6 @@ class BucketFunction:
 class CompleteBucket:
     """Axes of a bucket, and how its functions are joined.
 
-    Parameters
-    ----------
     separator : variable indices of the result, the fastest first. eliminated : those that are marginalised out.
     sizes : domain size of each variable, by index.
     """

@@ -35,14 +35,9 @@ def transposed(
 
     A table in main memory is read where it is, without scratch, and so is one that has the order already.
 
-    Parameters
-    ----------
     scope : order of the variables, the one that is to change fastest first.
     nbytes : memory to work in. most : cells of a piece; None: as many as fit.
-
-    Raises
-    ------
-    CorruptDataError : the source is on disk and damaged. DiskError : the disk is full.
+    Raises CorruptDataError: the source is on disk and damaged; DiskError: the disk is full.
     """
     itemsize = source.dtype.itemsize
     room = CellRoom(nbytes // tuning().piece_copies // itemsize * itemsize, most)

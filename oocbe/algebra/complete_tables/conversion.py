@@ -48,9 +48,7 @@ cells."""
 def in_memory(table: AnyTable) -> Table | CompleteTable:
     """A table in memory, rows or complete as it is: itself, wherever its arrays are, or what is read or unpacked.
 
-    Raises
-    ------
-    ResourceError : memory has no room for it. CorruptDataError : a chunk on disk is missing or damaged.
+    Raises ResourceError: memory has no room for it; CorruptDataError: a chunk on disk is missing or damaged.
     """
     if isinstance(table, Table | CompleteTable):
         return table
@@ -89,14 +87,9 @@ def row_pieces(table: AnyComplete, scope: Sequence[str], nbytes: int, scratch: S
     """Feasible assignments of a complete table of any size as sorted rows, piece by piece; pieces without rows are
     left out.
 
-    Parameters
-    ----------
     scope : order of the variables, the least significant first. nbytes : memory to work in.
     scratch : as for :func:`oocbe.algebra.complete_tables.complete_transpose.transposed`.
-
-    Raises
-    ------
-    CorruptDataError : the table is on disk and damaged. DiskError : the disk is full.
+    Raises CorruptDataError: the table is on disk and damaged; DiskError: the disk is full.
     """
     layout, semiring, first = table.layout.select(scope), table.semiring, 0
     most = max(1, nbytes // (2 * tuning().cell_bytes))
@@ -117,14 +110,9 @@ def cell_pieces(
     The rows are partitioned by the variables of the complete table, the one that changes slowest first, so that they
     come in the order of its cells (:mod:`oocbe.execution.partition`); each then falls into the window at hand.
 
-    Parameters
-    ----------
     layout : of the complete table, the same variables as the rows'. dtype : of its values.
     space : memory to work in.
-
-    Raises
-    ------
-    ValueRangeError : a value that the dtype cannot hold. DiskError : the disk is full.
+    Raises ValueRangeError: a value that the dtype cannot hold; DiskError: the disk is full.
     """
     cost = COPIES * row_bytes(source.layout, source.dtype) + CELL_BYTES
     what = f"complete table over {layout.scope}"

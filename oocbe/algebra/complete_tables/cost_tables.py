@@ -23,8 +23,6 @@ from oocbe.kernels.cpu.complete.capped_costs import add_capped, least_capped
 class CostTable:
     """Costs of all assignments of some variables.
 
-    Attributes
-    ----------
     scope : variables, the slowest first. values : int32 or int64 (cells,), in 0 to the cap.
     """
 
@@ -47,14 +45,9 @@ def zeros(scope: Sequence[int], sizes: Sequence[int], dtype: np.dtype[Any]) -> C
 def add(target: CostTable, part: CostTable, sizes: Sequence[int], cap: int, limit: int | None = None) -> None:
     """Add a table to another one whose scope contains its own, in place.
 
-    Parameters
-    ----------
     part : in -``cap`` to ``cap``, such that no sum is negative.
     limit : cells from there on are at the cap afterwards; None: the cap.
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the block that this runs in came; some cells have their sums by then.
+    Raises TimeLimitError: the deadline of the block that this runs in came; some cells have their sums by then.
     """
     axes = _axes(target.scope, part.scope, sizes)
     add_capped(target.values, part.values, axes, cap, cap if limit is None else limit)

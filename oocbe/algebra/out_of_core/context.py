@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 class ResultRows(NamedTuple):
     """Rows of a result in main memory.
 
-    Attributes
-    ----------
     keys, values : the rows.
     is_open : whether they are rows of one group, more of which may follow in the next piece or come before it.
     """
@@ -56,9 +54,7 @@ class ResultRows(NamedTuple):
     def after(self, rows: int) -> ResultRows:
         """The result without some of its first rows.
 
-        Raises
-        ------
-        ResourceError : they are an open group's, of which no one can tell how many there were before.
+        Raises ResourceError: they are an open group's, of which no one can tell how many there were before.
         """
         if self.is_open:
             raise ResourceError(
@@ -119,9 +115,7 @@ class ExecutionContext:
     def scratch_folder(self) -> Iterator[Path]:
         """A folder for tables between the steps of an operation, removed when the block ends.
 
-        Raises
-        ------
-        DiskError : it cannot be made.
+        Raises DiskError: it cannot be made.
         """
         folder, interrupted = ScratchFolder(self.space.disk.folder), True
         try:
@@ -207,9 +201,7 @@ class Step(ABC):
         """Dtype that holds every result value, from the least and greatest values of each table (empty for no rows);
         the tables' own values serve as well.
 
-        Raises
-        ------
-        ValueRangeError : a value could leave int64.
+        Raises ValueRangeError: a value could leave int64.
         """
 
     @abstractmethod
@@ -260,8 +252,6 @@ class Step(ABC):
 class OperationPiece:
     """A piece of an operation, cut into smaller ones where memory cannot be had for it, although the budget has it.
 
-    Attributes
-    ----------
     operation : what is done with the inputs. inputs : the sources' rows that the piece has, all of them.
     context : where; its space limits the size of the piece.
     """

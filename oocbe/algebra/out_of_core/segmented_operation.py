@@ -75,8 +75,6 @@ if TYPE_CHECKING:
 class RunSegment:
     """Rows of a table to be sorted as a run.
 
-    Attributes
-    ----------
     circumstances, part : how, and the beginning of the path of the run.
     table : the rows. low, high : those of the run.
     scope : of the run, its variables, the least significant first. order : by which it is sorted, likewise.
@@ -95,8 +93,6 @@ class RunSegment:
 class SentInput:
     """An input of an operation as it is sent; scope, common and cost as for :class:`JoinInput`.
 
-    Attributes
-    ----------
     tables : its rows, in the order of the variables that are cut, each of them; more than one are runs.
     cut : the variables; empty where every segment has all rows.
     """
@@ -129,8 +125,6 @@ class SentInput:
 class RangeSegment:
     """A range of keys of an operation.
 
-    Attributes
-    ----------
     circumstances, part : how, and the beginning of the path of the part to be written.
     operation, inputs : what is done, and with what. low, high : numbers of the cut variables (:class:`KeyIndex`).
     rows : of all inputs, which decide where kernels work.
@@ -150,9 +144,7 @@ class RangeSegment:
 def sort_run(segment: RunSegment) -> PartResult:
     """Sort some rows of a table and write them.
 
-    Raises
-    ------
-    ResourceError : they do not fit in this worker's memory. DiskError, CorruptDataError, ClusterError.
+    Raises ResourceError: they do not fit in this worker's memory. DiskError, CorruptDataError, ClusterError.
     """
     begin, how = time.perf_counter(), segment.circumstances
     with active(how, segment.part) as deadline:
@@ -238,8 +230,6 @@ def workers_for(cut: Sequence[str], *tables: TableLike) -> Workers | None:
 class SegmentedOperation:
     """One operator's way through workers.
 
-    Parameters
-    ----------
     workers : who does it. context : where the operator would work without them; its scratch folder is seen by all.
     """
 
@@ -364,8 +354,6 @@ class SegmentedOperation:
 class KeyRanges(Runs):
     """Ranges of the smallest ranges of the cut variables' values that an operation can be cut into.
 
-    Parameters
-    ----------
     inputs : those that are cut. budget : of the memory for chunks that are looked at.
     """
 

@@ -58,8 +58,6 @@ from oocbe.tables.table import Table, format_bytes
 class BucketTask:
     """A bucket whose message is being computed.
 
-    Attributes
-    ----------
     bucket : the factors and messages to join. layout : of the message's rows. covered : constraints that are applied.
     subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
     bound : for pruning rows; None: all are kept.
@@ -80,8 +78,6 @@ class BucketTask:
 class MessageMaker:
     """Computes the messages of one problem's buckets and passes them to the store.
 
-    Parameters
-    ----------
     prepared, dominance, store, row_cap, engine, bounds, tables : as for
         :class:`oocbe.elimination.buckets.forward.Forward`.
     """
@@ -139,11 +135,9 @@ class MessageMaker:
 
         subtree : uint8 (variables,), 1 for those eliminated in the message's subtree, the bucket's own included.
 
-        Raises
-        ------
-        TooManyRowsError : more rows than the cap, or more steps than its step limit.
-        ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline passed.
-        ValueRangeError : a product of integers could leave the range of int64.
+        Raises TooManyRowsError: more rows than the cap, or more steps than its step limit; ResourceError: memory or
+        disk ran out; TimeLimitError: the engine's deadline passed; ValueRangeError: a product of integers could leave
+        the range of int64.
         """
         task = self._begun(bucket, subtree, self._may_cut)
         table: Table | CompleteTable | None = None
@@ -168,9 +162,7 @@ class MessageMaker:
     def table(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
         """The message of a bucket as rows in memory, not published; arguments as for :meth:`make`.
 
-        Raises
-        ------
-        ResourceError : it does not fit the memory limit, or device memory ran out. Else as for :meth:`make`.
+        Raises ResourceError: it does not fit the memory limit, or device memory ran out. Else as for :meth:`make`.
         """
         task = self._begun(bucket, subtree, may_cut=False)
         task.known = AttemptHistory(needs_rows=WhyForm.ONLY_ROWS)

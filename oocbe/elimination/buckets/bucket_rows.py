@@ -30,8 +30,6 @@ CHUNK_ROWS = 1 << 16
 class Evaluated:
     """Rows of a bucket.
 
-    Attributes
-    ----------
     values : (rows, domain size), combined values; meaningless where not feasible.
     feasible : bool (rows, domain size).
     places : for each received message int64 (rows, domain size), the row found, or -1.
@@ -45,8 +43,6 @@ class Evaluated:
 class BucketRows:
     """Evaluates rows of a bucket of a finished forward pass.
 
-    Parameters
-    ----------
     cache : for chunks of messages on disk; only chunks with requested rows are read. None: a small cache.
     """
 
@@ -60,8 +56,6 @@ class BucketRows:
     def evaluate(self, columns: Mapping[int, NDArray[np.int64]], rows: int) -> Evaluated:
         """Values for each value of the bucket's variable.
 
-        Parameters
-        ----------
         columns : for each variable of the separator (others are ignored) int64 (rows,), its values.
         """
         prepared, bucket = self._prepared, self._bucket

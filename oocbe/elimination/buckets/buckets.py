@@ -23,8 +23,6 @@ from oocbe.tables.layout import bits_for
 class Bucket:
     """The contents of one bucket, kept for the backward pass.
 
-    Attributes
-    ----------
     variable : the variable eliminated.
     separator : scope of the message sent, the variable eliminated next at the front.
     functions, constraints : packed factors whose first variable (in elimination order) is the bucket's.
@@ -121,8 +119,6 @@ def elements_of(members: int) -> list[int]:
 class ConstraintIndex:
     """A problem's constraints by their variables.
 
-    Parameters
-    ----------
     constraints : packed. variables : how many the problem has.
     """
 

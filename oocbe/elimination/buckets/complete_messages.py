@@ -118,9 +118,7 @@ class CompleteMessages:
     def compute(self, bucket: Bucket, covered: Sequence[PackedFactor], place: Place) -> CompleteTable:
         """The bucket's message, on the device or in main memory.
 
-        Raises
-        ------
-        ResourceError : the allocation failed there. DiskError : messages could not be moved to disk.
+        Raises ResourceError: the allocation failed there; DiskError: messages could not be moved to disk.
         """
         has_device = place is Place.DEVICE
         cells = self._cells(bucket.separator)
@@ -168,10 +166,8 @@ class CompleteMessages:
 
         None if all products of floats underflow: only rows distinguish that from infeasibility.
 
-        Raises
-        ------
-        DiskError : the disk, or its permitted share, is full. TimeLimitError : the engine's deadline passed.
-        ResourceError : the smallest piece does not fit in memory. CorruptDataError : a table on disk is damaged.
+        Raises DiskError: the disk, or its permitted share, is full; TimeLimitError: the engine's deadline passed;
+        ResourceError: the smallest piece does not fit in memory; CorruptDataError: a table on disk is damaged.
         """
         prepared, store, engine = self._prepared, self._store, self._engine
         store.move_to_main_memory(bucket.messages, as_rows=False)

@@ -38,9 +38,7 @@ def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) 
 def checked_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
     """The option for the form of tables; ``auto`` becomes ``incomplete`` if no message can be complete.
 
-    Raises
-    ------
-    ValueRangeError : ``complete`` is requested and sums could reach the infeasible value.
+    Raises ValueRangeError: ``complete`` is requested and sums could reach the infeasible value.
     """
     if tables == INCOMPLETE or may_be_complete(problem, semiring, dtype):
         return tables

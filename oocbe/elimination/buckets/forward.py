@@ -37,8 +37,6 @@ from oocbe.tables.table import Table
 class ForwardPass:
     """Outcome of the forward pass.
 
-    Attributes
-    ----------
     buckets : in elimination order (up to the one that proved infeasibility).
     value : combined value of the problem, to be multiplied by 2 ** exponent; None if it is infeasible.
     exponent : nonzero only for floating-point products.
@@ -75,8 +73,6 @@ class RowCapError(LimitError):
 class Forward:
     """Runs the forward pass over a prepared problem; ``maker`` is the class that computes messages.
 
-    Parameters
-    ----------
     prepared : the problem, packed for its order.
     dominance : whether to drop dominated rows (if the semiring permits it).
     store : keeps the messages.
@@ -107,18 +103,12 @@ class Forward:
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:
         """Eliminate every variable.
 
-        Parameters
-        ----------
         bucket_done : called with the bucket's number (from 1), rows and bytes.
         may_forget : whether joined messages may be forgotten when memory is short; the backward pass then recomputes
             the few values it needs.
-
-        Raises
-        ------
-        ResourceError : a memory allocation failed, or the disk is full.
-        RowCapError : a message exceeded the row cap.
-        TimeLimitError : the engine's deadline passed.
-        ValueRangeError : a product of integers could leave the range of int64.
+        Raises ResourceError: a memory allocation failed, or the disk is full; RowCapError: a message exceeded the row
+        cap; TimeLimitError: the engine's deadline passed; ValueRangeError: a product of integers could leave the range
+        of int64.
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)
@@ -203,9 +193,7 @@ class Forward:
 
         subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
 
-        Raises
-        ------
-        ResourceError : the message does not fit the memory limit.
+        Raises ResourceError: the message does not fit the memory limit.
         """
         self._fill_separator(bucket)
         return self._maker.table(bucket, subtree)

@@ -48,8 +48,6 @@ def _if_there_is_room() -> Iterator[None]:
 class Message:
     """A message, in memory or on disk.
 
-    Attributes
-    ----------
     scope : variable indices, the variable eliminated first at the front; the layout has the same order.
     rows, nbytes : of the table.
     is_filtered : whether the constraints covered by its scope have been applied; False for a problem's own tables.
@@ -155,9 +153,7 @@ class Message:
         """The message as a complete table of a dtype, the variable eliminated last changing fastest; converted if
         necessary. A table on the device stays there while it has room; ``for_device``: convert there if possible.
 
-        Raises
-        ------
-        ResourceError : it does not fit in memory. ValueRangeError : the dtype cannot represent a value.
+        Raises ResourceError: it does not fit in memory; ValueRangeError: the dtype cannot represent a value.
         """
         source = self._source
         if isinstance(source, CompleteTable | StoredCompleteTable):
@@ -282,14 +278,9 @@ class Message:
     def cells_at(self, assignment: dict[int, int], free: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Values for all assignments of some of the scope's variables, and which of them are feasible.
 
-        Parameters
-        ----------
         assignment : value index of each other variable of the scope, at least. free : variables of the scope.
-
-        Returns
-        -------
-        values : int64 or float64, an axis for each free variable; undefined where not feasible. feasible : bool of the
-            same shape.
+        Returns values : int64 or float64, an axis for each free variable; undefined where not feasible. feasible : bool
+        of the same shape.
         """
         source = self._source
         scope = tuple(reversed(self.scope)) if self.is_complete else self.scope

@@ -94,9 +94,7 @@ class MessageStore(HeldMessages[Message]):
     def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
         """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
 
-        Raises
-        ------
-        DiskError : the disk, or its permitted share, is full.
+        Raises DiskError: the disk, or its permitted share, is full.
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
         self.in_memory += message.main_memory
@@ -143,9 +141,7 @@ class MessageStore(HeldMessages[Message]):
         place : of the bucket whose message the block publishes (:meth:`publish_written`); None: a scratch table for
             later use, removed by :meth:`remove_scratch`.
 
-        Raises
-        ------
-        DiskError : the disk, or its permitted share, is full.
+        Raises DiskError: the disk, or its permitted share, is full.
         """
         if place is not None and self._checkpoint is not None:
             with self._checkpoint.publishing(place) as path:

@@ -43,8 +43,6 @@ from oocbe.tables.table import Table, format_bytes
 class BucketFinalizer:
     """Post-processing of the rows of a join.
 
-    Attributes
-    ----------
     where : name of the bucket, for error messages. may_cancel : whether terms of a sum may have both signs.
     dominance : drops dominated rows, or None. separator, subtree : of the message, as passed to dominance.
     """
@@ -81,11 +79,9 @@ class PiecewiseBucket:
     def publish(self, place: int, join: BucketJoin) -> tuple[Message, int]:
         """Join, finish and publish the message of the bucket at ``place``; returns it and the exponent of its scaling.
 
-        Raises
-        ------
-        TooManyRowsError : more rows than the cap. DiskError : the disk, or its permitted share, is full.
-        ResourceError : a memory allocation failed even for the smallest piece. ClusterError : workers cannot continue.
-        TimeLimitError : the engine's deadline passed. CorruptDataError : a table on disk is damaged.
+        Raises TooManyRowsError: more rows than the cap; DiskError: the disk, or its permitted share, is full;
+        ResourceError: a memory allocation failed even for the smallest piece; ClusterError: workers cannot continue;
+        TimeLimitError: the engine's deadline passed; CorruptDataError: a table on disk is damaged.
         """
         with advance.shown():
             if self._engine.workers is not None:
@@ -231,14 +227,9 @@ class PiecewiseBucket:
 def check_forecast(budget: DiskBudget, what: str, pieces: int, done: float, made: int, written: int) -> None:
     """Stop early if the forecast of written bytes exceeds the disk by far.
 
-    Parameters
-    ----------
     what : name of the bucket. pieces : finished pieces. done : their approximate share of the bucket.
     made, written : their rows and bytes.
-
-    Raises
-    ------
-    DiskError : the forecast exceeds the disk by far.
+    Raises DiskError: the forecast exceeds the disk by far.
     """
     numbers = tuning()
     if pieces < numbers.forecast_pieces or done <= 0:

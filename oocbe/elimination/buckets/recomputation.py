@@ -29,8 +29,6 @@ from oocbe.model.settings.tuning import tuning
 class Recomputation:
     """Decides which messages of one forward pass may be forgotten, and recomputes their cells.
 
-    Parameters
-    ----------
     prepared : the problem, without consumption in its rows. buckets : of the forward pass, in elimination order.
     """
 

@@ -62,8 +62,6 @@ class SentJoin:
 class JoinSegment:
     """A piece of a bucket to be joined.
 
-    Attributes
-    ----------
     circumstances : the worker's configuration. part : prefix of the path of the part to be written.
     join : the bucket. low, high, level : of the piece, as for :class:`BucketPiece`.
     row_limit, step_limit : as for :class:`BucketStream`.
@@ -83,8 +81,6 @@ class JoinSegment:
 class RestSegment:
     """Some chunks of a message, to be scaled and cleared of dominated rows.
 
-    Attributes
-    ----------
     circumstances, part : as for :class:`JoinSegment`.
     table : all rows. first, stop : range of chunks. exponent : of the power of two by which values are divided.
     substitutions, sign : as for :class:`DominanceStream`; None: no row is dominated.
@@ -154,8 +150,6 @@ class Joined:
 class SegmentedBucket:
     """Computes one bucket's message by workers.
 
-    Parameters
-    ----------
     store : keeps the tables. engine : computes the buckets, and holds the workers.
     row_cap, step_limit : as for the forward pass.
     forecast : called with the joined share of the bucket, and the resulting rows and parts.
@@ -176,11 +170,9 @@ class SegmentedBucket:
     def join(self, path: Path, join: BucketJoin) -> Joined:
         """Join the bucket into a table of parts.
 
-        Raises
-        ------
-        TooManyRowsError : more rows than the cap. ClusterError : the workers cannot continue.
-        ResourceError : a worker has no memory for an indivisible segment; DiskError, CorruptDataError and
-            TimeLimitError as without workers.
+        Raises TooManyRowsError: more rows than the cap; ClusterError: the workers cannot continue; ResourceError: a
+        worker has no memory for an indivisible segment; DiskError, CorruptDataError and TimeLimitError as without
+        workers.
         """
         with ExitStack() as stack:
             sent = _Sent(self._store, stack)

@@ -31,8 +31,6 @@ from oocbe.tables.table import Table
 class BucketJoin:
     """The inputs of a bucket's join.
 
-    Attributes
-    ----------
     builder : makes its programs. scope : its variables.
     tables : scope (variable indices, the eliminated one first) and rows of each table.
     constraints, functions, bound : as for :meth:`ProgramBuilder.build`.
@@ -121,8 +119,6 @@ class _Levels:
 class BucketPiece:
     """A piece of a bucket: a range of rows of each table.
 
-    Attributes
-    ----------
     levels : of the join that the tables belong to. low, high : row ranges.
     level : first level that may have more than one value in them.
     share : the piece's share of the whole bucket, estimated from rows of the tables by which it was cut.

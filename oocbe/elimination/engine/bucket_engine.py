@@ -38,8 +38,6 @@ def streams_for(streams: int | None) -> int:
 class BucketEngine:
     """Computes buckets.
 
-    Parameters
-    ----------
     backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
     device_memory : limit in bytes on device memory, for the whole process; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.elimination.engine.bucket_join.join_and_eliminate`.
@@ -52,10 +50,7 @@ class BucketEngine:
         many as fit.
     workers : process segments of large buckets; None: no workers.
     gpus : most devices for the pieces of a bucket; None: ``OOCBE_GPUS``, or all of them.
-
-    Raises
-    ------
-    UsageError : ``cuda`` is requested and no device is usable; the message states the reason.
+    Raises UsageError: ``cuda`` is requested and no device is usable; the message states the reason.
     """
 
     def __init__(
@@ -113,9 +108,7 @@ class BucketEngine:
 
         may_use_device : whether it may be joined on the device; else the CPU joins it.
 
-        Raises
-        ------
-        ResourceError : device memory ran out.
+        Raises ResourceError: device memory ran out.
         """
         self.deadline.check()
         if may_use_device and self._belongs_on_device(program, tables):
@@ -141,9 +134,7 @@ class BucketEngine:
 
         may_halve : whether the caller can halve a piece that exceeds device memory; else the CPU joins it.
 
-        Raises
-        ------
-        ResourceError : device memory ran out, and the piece may be halved or the backend is ``cuda``.
+        Raises ResourceError: device memory ran out, and the piece may be halved or the backend is ``cuda``.
         """
         self.deadline.check()
         if self._belongs_on_device(program, tables):
@@ -197,9 +188,7 @@ class BucketEngine:
     def complete_kernels(self, joined_cells: int) -> CompleteBackend:
         """The kernels for a bucket of complete tables with ``joined_cells`` cells.
 
-        Raises
-        ------
-        UnsupportedError : the requested backend has no kernels for complete tables.
+        Raises UnsupportedError: the requested backend has no kernels for complete tables.
         """
         from oocbe.kernels.choice import complete_kernels
 

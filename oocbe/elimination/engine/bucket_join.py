@@ -82,23 +82,15 @@ def join_and_eliminate(
 ) -> Table:
     """Message of a bucket.
 
-    Parameters
-    ----------
     program : from :class:`oocbe.elimination.engine.join_program.ProgramBuilder`, made for these tables.
     like : of the message. tables : sorted tables, the eliminated variable least significant in each.
     row_limit : most rows the message may have.
     block_rows : rows of the largest table that make a block (None: from the number of threads).
     deadline : time limit; None: no limit.
     step_limit : approximate limit of the steps of all walks; with a bound, many steps may produce few rows.
-
-    Returns
-    -------
-    Sorted table; no rows if the bucket is infeasible.
-
-    Raises
-    ------
-    TooManyRowsError : the message would exceed ``row_limit`` rows, or the join ``step_limit`` steps.
-    TimeLimitError : the deadline passed.
+    Returns sorted table; no rows if the bucket is infeasible.
+    Raises TooManyRowsError: the message would exceed ``row_limit`` rows, or the join ``step_limit`` steps;
+    TimeLimitError: the deadline passed.
     """
     deadline = deadline or Deadline()
     layout, dtype, semiring = like

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 class PieceRoom:
     """Limits of a piece's size.
 
-    Attributes
-    ----------
     room : bytes for all streams together.
     streams : number of concurrent pieces.
     piece_rows : most rows of a table in a piece, and of a result; None: as many as fit.
@@ -100,11 +98,8 @@ class BucketStream:
     def tables(self) -> Generator[Table, None, None]:
         """The message's rows, sorted, in tables in main memory.
 
-        Raises
-        ------
-        TooManyRowsError : more than the limit. TimeLimitError : the engine's deadline passed.
-        ResourceError : a memory allocation failed for an indivisible piece.
-        CorruptDataError : a table on disk is damaged.
+        Raises TooManyRowsError: more than the limit; TimeLimitError: the engine's deadline passed; ResourceError: a
+        memory allocation failed for an indivisible piece; CorruptDataError: a table on disk is damaged.
         """
         with closing(run_in_order(self._pieces(), self._room.streams)) as results:
             for table in results:

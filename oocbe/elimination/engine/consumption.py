@@ -100,8 +100,6 @@ def _bits(limit: int) -> int:
 class Consumption:
     """Layout of a problem's linear constraints in keys.
 
-    Attributes
-    ----------
     numbers : the constraints carried, by their index in ``Problem.linear_constraints``.
     limits : of each, in its unit. units : size of each unit in the constraint's own coefficients.
     shifts, widths : bit field of each in the packed consumption, the spare bit included.
@@ -215,8 +213,6 @@ def consumption_arrays(
 ) -> ConsumptionArrays:
     """Consumption as the arguments of one bucket's join.
 
-    Parameters
-    ----------
     consumption : None if rows carry none. variable : the variable that is eliminated.
     separator, fields : the other variables, and their fields in the message's keys, the lowest first.
     rows : of the joined tables; with few rows, sums over several variables do not pay.

@@ -42,8 +42,6 @@ class Place(Enum):
 class Input:
     """A table that a bucket joins.
 
-    Attributes
-    ----------
     cells : assignments of its variables. rows : number of feasible ones.
     nbytes : in its present form. listed_bytes : of its rows with their keys.
     is_complete : its form. place : where it is.
@@ -68,8 +66,6 @@ class Input:
 class BucketSizes:
     """Sizes of a bucket before its join.
 
-    Attributes
-    ----------
     cells : assignments of the message's variables. joined_cells : the same with the eliminated variable.
     itemsize : bytes of a value. row_bytes : of a row of the message.
     expected_rows : of the message, for the choice of its form; 0 if it must consist of rows.
@@ -88,8 +84,6 @@ class BucketSizes:
 class MainMemory:
     """The memory for messages.
 
-    Attributes
-    ----------
     limit : bytes in all. free : bytes that are free now.
     movable : yields the bytes of messages that may be moved to disk, in the order of moving.
     """
@@ -114,8 +108,6 @@ class MainMemory:
 class Device:
     """A device that may compute buckets.
 
-    Attributes
-    ----------
     insists : whether the CPU must not compute what the device has kernels for.
     most_tables : maximum number of row tables in one join.
     room : measures the bytes of device memory available to a bucket.
@@ -164,8 +156,6 @@ class WhyPieces(Enum):
 class BucketConstraints:
     """Requests and limits that apply to a bucket.
 
-    Attributes
-    ----------
     tables : ``auto``, ``incomplete`` or ``complete``; ``incomplete`` also if no message can be complete.
     piece_rows : most rows, or cells, of a table that is joined or computed whole; None: as many as fit.
     may_cut : whether rows may be joined in pieces.
@@ -189,8 +179,6 @@ class BucketConstraints:
 class AttemptHistory:
     """Findings of earlier attempts, or predictions of a plan.
 
-    Attributes
-    ----------
     least_rows : lower bound on the joined rows of the message.
     needs_rows : why the message must be rows; None if it may be complete. device_ran_out : whether the device ran out
         of memory for a complete table.
@@ -211,8 +199,6 @@ NO_ATTEMPTS = AttemptHistory()
 class Strategy:
     """The strategy for computing a message.
 
-    Attributes
-    ----------
     form : ``complete`` or ``incomplete``. why_form : why.
     place : of a complete message computed whole; None for pieces and rows, whose place is chosen for each join.
     why_pieces : why it is computed in pieces; None if it is computed whole.
@@ -263,8 +249,6 @@ def decide(
 ) -> Strategy:
     """Choose the strategy for the message of a bucket.
 
-    Parameters
-    ----------
     device : None if there is none. known : findings of earlier attempts at this bucket.
     """
     if wishes.tables == INCOMPLETE or known.needs_rows:
@@ -302,8 +286,6 @@ def joins_on_device(
 ) -> bool:
     """Whether rows are joined on the device.
 
-    Parameters
-    ----------
     work : expected work of the join. least_work : threshold from which the device is faster.
     rows : of the largest table. tables : number of joined tables.
     consumes : whether rows carry consumption of linear constraints: only the CPU can join these.

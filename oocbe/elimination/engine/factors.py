@@ -25,8 +25,6 @@ LOOKUP_BITS = 20
 class PackedFactor:
     """A function or constraint in a pool.
 
-    Attributes
-    ----------
     scope : variable indices, the variable eliminated first at the front (the lowest bits).
     members : the scope as a bit set (a Python integer, bit v for variable v).
     bits : of the index.
@@ -43,8 +41,6 @@ class PackedFactor:
 class FactorPool:
     """Packed factors of one kind.
 
-    Attributes
-    ----------
     factors : the factors.
     entries : their concatenated arrays: uint8 (1: permitted) for constraints, the value dtype for functions.
     """
@@ -64,8 +60,6 @@ class FactorPool:
 class PoolBuilder:
     """Collects dense arrays and packs them; see :class:`FactorPool`.
 
-    Parameters
-    ----------
     sizes : domain size of each variable. position : elimination position of each variable.
     dtype : of the entries. filler : entry at indices that encode no value.
     """

@@ -53,8 +53,6 @@ class _Run:
 class BucketScope:
     """Variables of a bucket and their fields in the keys.
 
-    Attributes
-    ----------
     variable : the variable to eliminate. size : its domain size.
     separator : the other variables, the one eliminated next first (least significant).
     layout : of the separator and so of the message; consumption may have a field below the variables'.
@@ -115,8 +113,6 @@ def _word_bits(size: int) -> int:
 class ProgramBuilder:
     """Makes join programs for the buckets of one problem.
 
-    Parameters
-    ----------
     sizes : domain size of each variable.
     constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
     semiring : defines combination and marginalisation.
@@ -164,8 +160,6 @@ class ProgramBuilder:
     ) -> JoinProgram:
         """Program for one bucket.
 
-        Parameters
-        ----------
         scope : the bucket.
         tables : scope (variable indices, the eliminated variable first) and layout of each table to join.
         constraints : those to enforce, each covered by the bucket's scope.

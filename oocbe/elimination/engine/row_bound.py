@@ -65,8 +65,6 @@ class RowBound:
     costs all of this is exact in int64 and cannot overflow. With floating-point costs ``scale`` is 1 and ``constant``
     is lowered by more than the rounding errors of the sums.
 
-    Attributes
-    ----------
     scale : fixed-point factor: a value h is represented as h * scale; 1 if values are floats.
     constant : bound on everything outside the message's subtree without the separator's part, scaled.
     tables : variable of the separator -> int64 or float64 (domain size,), scaled; other variables add nothing.
@@ -128,8 +126,6 @@ class RowBound:
     ) -> BoundArrays:
         """The bound as arguments of one bucket's join.
 
-        Parameters
-        ----------
         separator, fields : variables and their places in the message's keys, the least significant first.
         level_of : run of each variable. levels : number of runs.
         dtype : of the message's values.

@@ -39,8 +39,6 @@ Rows = tuple[NDArray[np.uint64], NDArray[Any]]
 class Substitutions:
     """Permitted substitutions of values, by variable.
 
-    Attributes
-    ----------
     variables : bit field, and CSR by the replaced value: start int64 (size + 1,), target int64 (pairs,), penalty int64
         or float64 (pairs,), the target's worst loss in the remaining factors. If rows carry consumption, saving int64
         (pairs, constraints), consumption of the replaced value minus that of the target; else None.
@@ -61,14 +59,9 @@ class Substitutions:
     def drop_rows(self, keys: NDArray[np.uint64], values: NDArray[Any], sign: int) -> tuple[Any, Any]:
         """Undominated rows, in order; the inputs themselves if no row is dominated.
 
-        Parameters
-        ----------
         keys : uint64 (words, rows), ascending. values : (rows,).
         sign : 1 where small values are better, -1 where large ones are.
-
-        Raises
-        ------
-        TimeLimitError : the deadline of the current block passed.
+        Raises TimeLimitError: the deadline of the current block passed.
         """
         dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
         calls = [(own, (keys, values), (keys, values), sign, dominated, stop) for own in self.variables]
@@ -103,8 +96,6 @@ class Substitutions:
 class DominanceStream:
     """A sorted message on disk without the rows that a substitution dominates.
 
-    Attributes
-    ----------
     table : all its rows. substitutions, sign : as for :meth:`Substitutions.drop_rows`.
     cache : for chunks. streams : number of concurrent chunks. deadline : checked before each chunk.
     chunks : chunks to process; None: all.

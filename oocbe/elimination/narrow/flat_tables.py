@@ -22,8 +22,6 @@ from oocbe.model.semiring import Combination, Semiring
 class FlatTables(NamedTuple):
     """Tables in flat arrays.
 
-    Attributes
-    ----------
     scopes : of each, in the order of its part. starts : int64 (tables + 1,), first cell of each; the first variable
         changes fastest.
     values : int64 or float64 (cells,). permitted : uint8 (cells,).
@@ -45,9 +43,8 @@ class FlatTables(NamedTuple):
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
         """The tables as logarithms of weights, and the log-sum-exp problem of the parts without variables.
 
-        Raises
-        ------
-        UnsupportedError : a factor of a product is negative. ValueRangeError : logarithms leave the range of float64.
+        Raises UnsupportedError: a factor of a product is negative; ValueRangeError: logarithms leave the range of
+        float64.
         """
         semiring = problem.semiring
         factor, permitted = weight_factor(semiring, temperature), self.permitted

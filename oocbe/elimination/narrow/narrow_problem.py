@@ -82,8 +82,6 @@ which passes grow with the digits beyond (Karatsuba's log2(3) - 1)."""
 class NarrowProblem:
     """A problem that is eliminated in one loop.
 
-    Attributes
-    ----------
     problem, semiring : the problem and its semiring. order : int64, the variable eliminated first at the front.
     heuristic : method that found it. separators : of its buckets. joined : cells of all buckets.
     order_seconds : time of the search for it.
@@ -228,16 +226,11 @@ def narrow_problem(
 
     None, too, for values that no message can represent: propagation may remove them, or the engine raises the error.
 
-    Parameters
-    ----------
     problem : in its own semiring.
     temperature : converts values to weights (:mod:`oocbe.elimination.preparation.temperature`), or
         :data:`COUNTS`; None: values as in the semiring.
-
-    Raises
-    ------
-    UnsupportedError : weights are negative. TimeLimitError : the deadline of the block passed.
-    FormatError : the file named by ``options.order`` is no order.
+    Raises UnsupportedError: weights are negative; TimeLimitError: the deadline of the block passed; FormatError: the
+    file named by ``options.order`` is no order.
     """
     semiring, count = problem.semiring, len(problem.variables)
     numbers = tuning()
@@ -344,9 +337,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
     end to the other makes nearly all counts long. So orders with shallow bucket trees are used
     (:func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`, ``floor``), which make few counts long.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the current block passed.
+    Raises TimeLimitError: the deadline of the current block passed.
     """
     constants, is_impossible = constants_of(narrow.problem)
     if is_impossible or (zeros_forbid(narrow.semiring) and 0 in constants):
@@ -403,10 +394,8 @@ def _product(factors: list[Any]) -> Any:
 def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
     """The result; None if the problem is unsuitable for one loop, or if time ran out and bounds are available.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the current block passed. FloatRangeError : float64 cannot represent a value.
-    FormatError : the file named by ``options.order`` is no order of this problem.
+    Raises TimeLimitError: the deadline of the current block passed; FloatRangeError: float64 cannot represent a value;
+    FormatError: the file named by ``options.order`` is no order of this problem.
     """
     begin = time.perf_counter()
     try:

@@ -34,8 +34,6 @@ from oocbe.runtime.deadline import check_deadline
 class MessageForecast:
     """Predictions about a message.
 
-    Attributes
-    ----------
     target : position of the receiving bucket; None if it has no variables.
     variable, scope : the eliminated variable, and its own variables, the one eliminated next at the front.
     itemsize, row_bytes : of a value, and of a row with its key.
@@ -59,8 +57,6 @@ class MessageForecast:
 class BucketForecast:
     """Forecast of a bucket.
 
-    Attributes
-    ----------
     strategy : for its message. nbytes : of the message, in its form.
     input_bytes : of the tables that it joins.
     pieces : number of pieces; 1 if it fits in memory, or may not be cut.
@@ -125,8 +121,6 @@ class _Message:
 class Passages:
     """Simulates a forward pass's use of memory.
 
-    Parameters
-    ----------
     memory : limit of messages in bytes. streams : number of concurrent pieces. wishes : for all buckets.
     keeps_all : whether every message is written, for a resumable run. sizes : domain size of each variable.
     """
@@ -140,9 +134,7 @@ class Passages:
     def of(self, messages: Sequence[MessageForecast]) -> list[BucketForecast]:
         """Forecasts of all buckets, in elimination order.
 
-        Raises
-        ------
-        TimeLimitError, RequestedEndError : the current deadline passed.
+        Raises TimeLimitError, RequestedEndError: the current deadline passed.
         """
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []

@@ -62,8 +62,6 @@ PRINTED_BUCKETS = 12
 class Plan(PlanPictures):
     """An elimination order with its buckets; prints itself.
 
-    Attributes
-    ----------
     problem : to be solved. semiring, dtype : of the messages' values.
     choice : the order and its heuristic.
     buckets : in elimination order.
@@ -231,10 +229,8 @@ class Plan(PlanPictures):
 def make_plan(problem: Problem, options: SolveOptions) -> Plan:
     """Choose an order and predict what it costs.
 
-    Raises
-    ------
-    FormatError : the file named by ``options.order`` is no order of this problem.
-    ValueRangeError : sums of values may leave 64-bit integers.
+    Raises FormatError: the file named by ``options.order`` is no order of this problem; ValueRangeError: sums of values
+    may leave 64-bit integers.
     """
     problem = problem.in_semiring(options.semiring or problem.semiring)
     return plan_of(problem, candidate_orders(problem, options)[0], options)
@@ -251,14 +247,9 @@ def candidate_orders(
 ) -> list[OrderChoice]:
     """The most promising order of each heuristic that the options allow, the best first.
 
-    Parameters
-    ----------
     deadline : of everything, of which the search takes a part at most; None: there is none.
     known : an order that a search has found before; where there is one, each heuristic is tried once beside it.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed; besides the errors of :func:`make_plan`.
+    Raises TimeLimitError: the deadline passed; besides the errors of :func:`make_plan`.
     """
     semiring = options.semiring or problem.semiring
     problem = problem.in_semiring(semiring)
@@ -282,15 +273,10 @@ def thorough_orders(
 ) -> list[OrderChoice]:
     """Orders for elimination, the best first, searched for as long as the options allow; judged for their backend.
 
-    Parameters
-    ----------
     left : seconds left of a time limit. longest, deadline : as for
         :func:`oocbe.elimination.orders.order.search_orders`.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed. FormatError : the file named by ``options.order`` is no order of this problem.
-    ValueRangeError : sums of values may leave 64-bit integers.
+    Raises TimeLimitError: the deadline passed; FormatError: the file named by ``options.order`` is no order of this
+    problem; ValueRangeError: sums of values may leave 64-bit integers.
     """
     search = (problem, options.order, min(options.order_seconds, left), options.seed)
     return search_orders(*search, cell_work=_cell_work(problem, semiring, options), deadline=deadline, longest=longest)

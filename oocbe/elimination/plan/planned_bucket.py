@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 class PlannedBucket:
     """One bucket of a plan.
 
-    Attributes
-    ----------
     variable : index of the variable eliminated. name : its name.
     separator : variable indices of the message's scope, the one eliminated next at the front.
     bits : of the message's keys.

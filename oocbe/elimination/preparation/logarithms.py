@@ -30,9 +30,7 @@ from oocbe.runtime.deadline import looked
 def log_weights(problem: Problem) -> Problem:
     """A sum-product problem in log-sum-exp: the same feasible assignments, each worth the logarithm of its weight.
 
-    Raises
-    ------
-    UnsupportedError : a negative value.
+    Raises UnsupportedError: a negative value.
     """
     negative = in_logarithms(replace(problem, semiring=MAX_PRODUCT))
     return replace(negated(negative), semiring=LOG_SUM_EXP)
@@ -43,9 +41,7 @@ def in_logarithms(problem: Problem) -> Problem:
 
     Assignments with the value 0 become infeasible.
 
-    Raises
-    ------
-    UnsupportedError : another semiring, or a negative value.
+    Raises UnsupportedError: another semiring, or a negative value.
     """
     if not problem.semiring.selects or problem.semiring.combination is not Combination.MULTIPLY:
         raise UnsupportedError(f"{problem.name}: only max-product has logarithms to add, not {problem.semiring}")

@@ -20,8 +20,6 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
     Then feasible assignments are trivial to find, and linear programs over cliques of conflicts give the better bound.
     If hard constraints permit no such values, their propagation is most of the work.
 
-    Parameters
-    ----------
     problem : in min-sum. are_penalties_hard : whether functions over several variables that cost 0 except in some rows
         count as constraints against these rows.
     """

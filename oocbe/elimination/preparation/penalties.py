@@ -56,8 +56,6 @@ def forbid_penalties(problem: Problem, options: SolveOptions) -> Penalties:
     It has the same optimum, and each of its optimal assignments is one of the problem. It suits tasks that need a
     single optimal assignment: some optimal and other assignments are lost.
 
-    Parameters
-    ----------
     problem : in any semiring; those but min-sum and max-sum stay as they are.
     options : without dominance, and with tables that hold every assignment, a problem stays as it is. It does, too,
         where a limit comes first: what follows says so. A run directory is for what is left, and no limit is heeded.

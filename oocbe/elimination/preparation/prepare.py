@@ -94,8 +94,6 @@ EXPANDED_ROWS = 1 << 24
 class ScopedTable:
     """A table whose variables are also known by index.
 
-    Attributes
-    ----------
     scope : variable indices, the variable eliminated first at the front; the table's layout has the same order.
     table : the rows.
     """
@@ -108,8 +106,6 @@ class ScopedTable:
 class Prepared:
     """A problem packed for elimination.
 
-    Attributes
-    ----------
     problem, semiring, dtype : the problem, its semiring, and the dtype of values.
     order : variable indices in elimination order. position : of each variable in the order.
     constraints, functions : packed factors.
@@ -168,15 +164,10 @@ def prepare(
 ) -> Prepared:
     """Pack a problem's factors for an elimination order (see the module).
 
-    Parameters
-    ----------
     carries : whether rows carry consumption of large linear constraints; these are left out otherwise.
     dtype : of values, if the problem is a part of a larger one; None: derived from the problem alone.
-
-    Raises
-    ------
-    ValueRangeError : sums of values may leave 64-bit integers.
-    UnsupportedError : a factor too large to be looked up and, written out, to be a table.
+    Raises ValueRangeError: sums of values may leave 64-bit integers; UnsupportedError: a factor too large to be looked
+    up and, written out, to be a table.
     """
     problem = problem.in_semiring(semiring)
     position = [0] * len(order)

@@ -35,10 +35,8 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
     Sums in int32 leave room for what stands for the infeasible in complete tables (:mod:`oocbe.model.infeasible`).
 
-    Raises
-    ------
-    ValueRangeError : a sum of integers may leave the range of int64, or sums of floats that of float64 in both
-        directions.
+    Raises ValueRangeError: a sum of integers may leave the range of int64, or sums of floats that of float64 in both
+    directions.
     """
     if semiring.counts:
         return np.dtype(np.int64)
@@ -128,8 +126,6 @@ def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
 def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], size: int) -> None:
     """Refuse a bucket whose products, summed over ``size`` values, may leave int64; floats always pass.
 
-    Parameters
-    ----------
     where : the bucket, for the message. factors : largest absolute value of each table and lookup joined.
     """
     if dtype.kind != "i":

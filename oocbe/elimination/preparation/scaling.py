@@ -100,14 +100,9 @@ def check_scaled(where: str, least: float, greatest: float, exponent: int, has_z
     A row exists because no factor is 0, so a value of 0 is a product too small for float64; below the smallest normal
     number, digits are lost. If factors have both signs, a sum may be 0 or near 0, and underflow cannot be detected.
 
-    Parameters
-    ----------
     where : the bucket. least, greatest : of the values. has_zeros : whether 0 is a value, or
         stands for what is infeasible.
-
-    Raises
-    ------
-    FloatRangeError : a value is infinite, NaN or too small.
+    Raises FloatRangeError: a value is infinite, NaN or too small.
     """
     within = math.isfinite(least) and math.isfinite(greatest)
     if within and least >= 0 and not (has_zeros and least == 0):

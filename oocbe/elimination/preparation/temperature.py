@@ -30,9 +30,7 @@ LARGEST_TOTAL = 2.0**1000
 def weighted(problem: Problem, temperature: float) -> Problem:
     """The problem whose values are weights where they are multiplied as they are; else logarithms of weights.
 
-    Raises
-    ------
-    UsageError, UnsupportedError : see :func:`at_temperature`.
+    Raises UsageError, UnsupportedError: see :func:`at_temperature`.
     """
     semiring = problem.semiring
     if semiring.combination is Combination.MULTIPLY and not semiring.counts and temperature == 1:
@@ -43,10 +41,8 @@ def weighted(problem: Problem, temperature: float) -> Problem:
 def at_temperature(problem: Problem, temperature: float) -> Problem:
     """The problem whose values are logarithms of weights, in the log-sum-exp semiring.
 
-    Raises
-    ------
-    UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative, or an upper
-        bound that sums can reach. ValueRangeError : logarithms of weights leave the range of float64.
+    Raises UsageError: a temperature that is not above 0; UnsupportedError: a factor of a product is negative, or an
+    upper bound that sums can reach; ValueRangeError: logarithms of weights leave the range of float64.
     """
     if not temperature > 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
@@ -82,9 +78,7 @@ def check_range(problem: Problem, largest: float, temperature: float) -> None:
     largest : no sum of values that are added is larger in size; of factors, no logarithm is larger than
         :data:`LARGEST_LOGARITHM`.
 
-    Raises
-    ------
-    ValueRangeError : they do.
+    Raises ValueRangeError: they do.
     """
     factor = weight_factor(problem.semiring, temperature)
     if not abs(max(largest, LARGEST_LOGARITHM) * factor) < LARGEST_TOTAL:  # nor where that is not a number

@@ -28,10 +28,8 @@ def without_upper_bound(problem: Problem) -> Problem:
 
     The constraint has no variable where every sum exceeds the bound.
 
-    Raises
-    ------
-    UnsupportedError : values that are each below the bound can still add up to it, or floats come so near to it that
-        rounding decides.
+    Raises UnsupportedError: values that are each below the bound can still add up to it, or floats come so near to it
+    that rounding decides.
     """
     if problem.lower_bound is not None:
         if problem.semiring != MAX_SUM:
@@ -122,9 +120,7 @@ def what_forbids(problem: Problem) -> Problem:
 
     Zeros of products, and single values beyond a bound, become constraints.
 
-    Raises
-    ------
-    UnsupportedError : an upper bound that sums can reach.
+    Raises UnsupportedError: an upper bound that sums can reach.
     """
     problem = without_zeros(without_upper_bound(problem))
     functions, constraints = problem.functions, problem.constraints

@@ -168,8 +168,6 @@ class SubstitutionDominance:
     ) -> Table:
         """The message without dominated rows.
 
-        Parameters
-        ----------
         separator : variables in the layout's order, the least significant first.
         subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
         engine : where to compute; None: on the CPU.

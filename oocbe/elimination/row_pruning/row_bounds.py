@@ -66,8 +66,6 @@ class FixedPoint:
     Multipliers of a relaxation are found in floating point. They are rounded first, to multiples of ``1 / scale``. All
     further computations are in integers, so that no rounding error can make a bound too high.
 
-    Attributes
-    ----------
     scale : a power of two; a cost c is stored as c * scale, rounded down. An int for problems of integers.
     is_integral : whether all costs are integers; rounding then loses nothing.
     magnitude : sum of the largest absolute values of all functions, and of the constant.
@@ -83,10 +81,8 @@ class FixedPoint:
     def of(cls, problem: Problem) -> FixedPoint:
         """The finest fixed point with sums of the problem's costs below 2 ** :data:`COST_BITS`.
 
-        Raises
-        ------
-        ValueRangeError : the sum of floating-point costs may reach :data:`LARGEST_FLOAT_TOTAL`, or that of integers
-            :data:`LARGEST_TOTAL`.
+        Raises ValueRangeError: the sum of floating-point costs may reach :data:`LARGEST_FLOAT_TOTAL`, or that of
+        integers :data:`LARGEST_TOTAL`.
         """
         check_deadline()
         if problem.is_integral:
@@ -129,8 +125,6 @@ SWEEPS = 3
 class Terms:
     """Terms in flat arrays, the arguments of :func:`oocbe.kernels.cpu.buckets.outside_terms.sum_outside`.
 
-    Attributes
-    ----------
     start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
     variable, offset : int64, variables of each term and where their entries (domain size each) begin.
     entries : int64. constant : int64 (terms,). kind : uint8 (terms,), SOFT, HARD, LITERAL or CONSUMED.
@@ -247,8 +241,6 @@ class BoundSource:
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
         """Bound the rows of a message.
 
-        Parameters
-        ----------
         eliminated : bit set of the variables eliminated in the message's subtree, the bucket's own included.
         separator : the message's variables, in any order.
         """

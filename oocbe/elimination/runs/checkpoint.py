@@ -85,9 +85,7 @@ class OrderCheckpoint:
 
         Returns the table on disk, or None for a message so small that it is better kept in memory, too.
 
-        Raises
-        ------
-        DiskError : it cannot be written; what was published before stays.
+        Raises DiskError: it cannot be written; what was published before stays.
         """
         with self.publishing(place, table.nbytes) as path:
             if not self.embeds(table.nbytes):
@@ -104,9 +102,7 @@ class OrderCheckpoint:
 
         What lies there before is damaged or has no record, and goes. nbytes : of the message, where known.
 
-        Raises
-        ------
-        DiskError : it cannot be written.
+        Raises DiskError: it cannot be written.
         """
         path = self._path(place)
         try:

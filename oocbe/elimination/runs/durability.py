@@ -104,10 +104,8 @@ class Run:
 class DurableRun(Run):
     """A run in a run directory, new or resumed; locked until the end of the ``with`` block.
 
-    Raises
-    ------
-    UsageError : an unfinished run is there and ``options.resume`` is not set, or another problem's or one with other
-        options and it is; besides the errors of :class:`RunDirectory`.
+    Raises UsageError: an unfinished run is there and ``options.resume`` is not set, or another problem's or one with
+    other options and it is; besides the errors of :class:`RunDirectory`.
     """
 
     keeps_messages = True

@@ -253,10 +253,8 @@ def describe_run(folder: Path) -> dict[str, object]:
 
     They are read without the directory's lock: also while a process works there.
 
-    Raises
-    ------
-    CorruptDataError : a record is damaged. UnsupportedError : of another version of the format.
-    FileNotFoundError : the run was removed meanwhile.
+    Raises CorruptDataError: a record is damaged; UnsupportedError: of another version of the format; FileNotFoundError:
+    the run was removed meanwhile.
     """
     run = read_record(folder / "run.json", RUN_FORMAT)
     if run.get("version") != FORMAT_VERSION:

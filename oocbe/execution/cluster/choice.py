@@ -37,15 +37,10 @@ def use_cluster(
 ) -> Iterator[None]:
     """Within the block, workers share large buckets and operations; if none are requested, nothing changes.
 
-    Parameters
-    ----------
     workers, cluster : as for ``--workers`` and ``--cluster``. memory : limit of a host, in bytes.
     client : of a Dask cluster, which stays open; it takes precedence over the others.
-
-    Raises
-    ------
-    UsageError : both workers of this host and a cluster are requested, or more GPUs than are present or usable.
-    UnsupportedError : Dask is not installed. ClusterError : the scheduler does not answer.
+    Raises UsageError: both workers of this host and a cluster are requested, or more GPUs than are present or usable;
+    UnsupportedError: Dask is not installed; ClusterError: the scheduler does not answer.
     """
     if client is not None:
         with _of_client(client, memory):
@@ -98,9 +93,7 @@ def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWork
 
     text : their number, as for ``--workers``.
 
-    Raises
-    ------
-    UsageError : no number of workers, or invalid settings.
+    Raises UsageError: no number of workers, or invalid settings.
     """
     found = WORKERS.fullmatch(text or "")
     count = int(found[2] or 0) if found is not None else 0

@@ -70,8 +70,6 @@ def called(data: bytes) -> Any:
 class DaskWorkers:
     """The workers of a Dask client; see :class:`oocbe.execution.cluster.workers.Workers`.
 
-    Parameters
-    ----------
     client : of a cluster; it stays open. memory : limit of a host, or None.
     """
 

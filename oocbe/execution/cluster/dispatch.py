@@ -82,8 +82,6 @@ class _Attempt(Generic[Segment]):
 class Dispatch(Generic[Segment, Sent, Result]):
     """Dispatches segments of one kind.
 
-    Attributes
-    ----------
     name : of all of them, for display. workers : that do them.
     work : does a segment, a function of a module. sent : its argument for a segment, given the maximum number of
         concurrent ones, which share the disk.
@@ -106,10 +104,8 @@ class Dispatch(Generic[Segment, Sent, Result]):
     def run(self, segments: Iterator[Segment]) -> None:
         """Process all segments; each is drawn from the iterator when a worker has room for it.
 
-        Raises
-        ------
-        ClusterError : the workers cannot continue, or one segment has ended several of them.
-        TimeLimitError : the deadline passed. Errors of a segment, and of ``done``, end all of them.
+        Raises ClusterError: the workers cannot continue, or one segment has ended several of them; TimeLimitError: the
+        deadline passed. Errors of a segment, and of ``done``, end all of them.
         """
         again: deque[_Attempt[Segment]] = deque()
         alone: deque[_Attempt[Segment]] = deque()
@@ -241,8 +237,6 @@ def trace_segment(made: PartResult, name: str, rows: dict[str, int]) -> None:
 class Runs:
     """Ranges of numbered items (chunks, stretches, ranges of keys), each of the next segment's size.
 
-    Parameters
-    ----------
     before : work before each item, such as rows, and all of it at the end; ``range(n + 1)`` where items are alike.
     first : maximum items of a range before any time is measured; None: no limit. least : minimum work of a range.
     """

@@ -52,8 +52,6 @@ class _Process:
 class LocalWorkers(StartedWorkers):
     """Processes of this host as workers; a context manager that leaves no process and no file.
 
-    Attributes
-    ----------
     processes : their number. devices : number of the GPU of each; None: they share the cores.
     environment : added to this process's own for the first process of each worker, but not for restarted ones.
     memory : limit of this host, shared with this process.

@@ -74,8 +74,6 @@ def working_as(name: str) -> Iterator[None]:
 class Reading:
     """Counts of a segment's reading; thread-safe.
 
-    Parameters
-    ----------
     writer : the segment's worker, as recorded in parts.
     """
 

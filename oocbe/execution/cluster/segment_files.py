@@ -60,8 +60,6 @@ class TableAt:
 class WorkerConfig:
     """Configuration of workers.
 
-    Attributes
-    ----------
     version : of this program. backend : name of the kernels, or None; device_memory, streams, piece_rows : as in one
         process.
     memory : limit of a host in bytes; None: derived from each machine. share : of it, for one worker.
@@ -124,8 +122,6 @@ class WorkerConfig:
 class PartResult:
     """Result of a segment.
 
-    Attributes
-    ----------
     name : of the part's folder; None without rows. rows : of it. least, greatest : of its values.
     seconds : its time. pieces : number of joined ones. worker : its host, process and thread.
     began : start on the clock of the worker's host (:func:`time.time_ns`).
@@ -187,9 +183,7 @@ _opening = threading.Lock()
 def active(how: WorkerConfig, part: Path) -> Iterator[Deadline]:
     """The deadline of a segment, which ends as soon as its part is no longer needed; its reads are counted.
 
-    Raises
-    ------
-    ClusterError : the caller has another version of this program, or the folder of the parts is missing.
+    Raises ClusterError: the caller has another version of this program, or the folder of the parts is missing.
     """
     if how.version != oocbe.__version__:
         raise ClusterError(
@@ -268,13 +262,8 @@ def written_part(
 ) -> PartResult:
     """Write the concatenation of tables as the part; nothing if there are no rows.
 
-    Parameters
-    ----------
     part : prefix of its path. begin : start of the segment. pieces : of the segment; None: the number of tables.
-
-    Raises
-    ------
-    DiskError : the disk is full; DiskShareError : the segment's share of it is.
+    Raises DiskError: the disk is full; DiskShareError : the segment's share of it is.
     """
     name, rows, many = None, 0, 0
     least, greatest = NO_VALUES

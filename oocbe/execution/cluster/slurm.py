@@ -39,8 +39,6 @@ COMMAND_SECONDS = 60.0
 class SlurmWorkers(StartedWorkers):
     """Workers in SLURM jobs; a context manager that leaves no jobs and no files except requested logs.
 
-    Attributes
-    ----------
     settings : of a job. wanted : minimum number of workers in all jobs together.
     memory : limit of each job in bytes, and of this process; None: derived from the job.
     """
@@ -143,8 +141,6 @@ FORMER = {"job-extra": "job-extra-directives", "env-extra": "job-script-prologue
 class SlurmSettings:
     """Settings of a job.
 
-    Attributes
-    ----------
     cores, memory : of a job; memory as for ``--mem``, or as for dask-jobqueue (``16GB``). None: SLURM's default.
     processes : workers of a job, which share the cores, and its GPUs.
     name, queue, account, walltime : as for ``sbatch``.
@@ -216,8 +212,6 @@ class SlurmSettings:
     def script(self, address: str, environment: Mapping[str, str], logs: Path) -> str:
         """The job's script.
 
-        Parameters
-        ----------
         address : of the scheduler. environment : of workers, besides the job's. logs : folder of the job's output.
         """
         directives = [

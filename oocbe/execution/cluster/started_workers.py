@@ -40,8 +40,6 @@ class StartedWorkers(ABC):
     """Workers that start with the first segment and end with the block; see
     :class:`oocbe.execution.cluster.workers.Workers`.
 
-    Attributes
-    ----------
     memory : limit of a host in bytes; None: derived from each machine.
     readied, rows, read, cluster : as for ``Workers``.
     """
@@ -85,8 +83,6 @@ class StartedWorkers(ABC):
 class Started:
     """A scheduler in this process.
 
-    Attributes
-    ----------
     address : of the scheduler. client : of it. folder : for files of the run, which only this user can read.
     environment : of its workers, besides this process's own: the paths of their certificates.
     """
@@ -100,8 +96,6 @@ class Started:
 def started_scheduler(stack: ExitStack, parent: Path, host: Callable[[], str]) -> Started:
     """Start a scheduler in this process, without workers; it ends with the stack.
 
-    Parameters
-    ----------
     parent : of the folder. host : returns the address on which it listens.
     """
     try:

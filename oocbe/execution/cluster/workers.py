@@ -26,8 +26,6 @@ class DiskShareError(DiskError):
 class Workers(Protocol):
     """Processes, or threads, that work for this one.
 
-    Attributes
-    ----------
     memory : limit of a host in bytes; None: derived from each machine.
     worker_share : each worker's share of its host's memory limit. own_share : that of this process.
     readied : kinds of work whose loops are compiled, by names of the callers. rows : row of each worker in a trace.

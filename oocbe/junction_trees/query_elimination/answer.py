@@ -23,8 +23,6 @@ from oocbe.runtime.deadline import check_deadline
 class QueryAnswer:
     """One case of a problem of weights.
 
-    Parameters
-    ----------
     factors : of the problem. known : likelihoods by variable.
     """
 
@@ -145,13 +143,8 @@ def answer_cases(
 
     None as soon as the estimated time of the remaining cases exceeds the rest of ``most_seconds``.
 
-    Parameters
-    ----------
     memory : limit in bytes. backend : ``cpu``, or ``cuda`` for large cliques.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed.
+    Raises TimeLimitError: the deadline passed.
     """
     if len(cases) * elimination_seconds(len(factors.factors)) > most_seconds:
         return None  # before the first case

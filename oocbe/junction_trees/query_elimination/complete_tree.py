@@ -61,8 +61,6 @@ class UnderflowError(ArithmeticError):
 class CompleteTree:
     """A tree of dense cliques over a connected set of factors.
 
-    Parameters
-    ----------
     sizes : of the domains, by variable. factors : of the tree.
     order, separators : variables as they are eliminated, and the separator of each one's bucket.
     """
@@ -96,14 +94,9 @@ class CompleteTree:
     ) -> tuple[float, dict[int, NDArray[np.float64]]]:
         """The logarithm of the sum of all weights, and posteriors of some variables, float64 (domain size,) each.
 
-        Parameters
-        ----------
         backend : ``cpu``, or ``cuda``, which joins large cliques on the device.
         is_log : whether to compute with logarithms.
-
-        Raises
-        ------
-        UnderflowError : the case needs ``is_log``. TimeLimitError : the deadline passed.
+        Raises UnderflowError: the case needs ``is_log``; TimeLimitError: the deadline passed.
         """
         sweep = _Sweep(self, backend, is_log)
         logarithm = sweep.collect()
@@ -112,9 +105,7 @@ class CompleteTree:
     def best(self, backend: str) -> tuple[dict[int, int], float] | None:
         """The best assignment, a value index by variable, and the logarithm of its weight; None if every weight is 0.
 
-        Raises
-        ------
-        TimeLimitError : the deadline passed.
+        Raises TimeLimitError: the deadline passed.
         """
         sweep = _Sweep(self, backend, True, MAX_SUM)
         logarithm = sweep.collect()

@@ -26,8 +26,6 @@ MOST_NUMBERS = 1 << 26
 class CaseFactors:
     """The factors of a problem under a case's evidence.
 
-    Attributes
-    ----------
     kept : int64, by variable, the possible values, ascending.
     factors : over variables with two or more kept values; an axis for each variable, restricted to kept values.
     sums_to_one : by factor, a variable over which it sums to 1 for all values of the others, or None. If a factor has
@@ -50,8 +48,6 @@ class CaseFactors:
 class WrittenFactors:
     """All factors of a problem as dense arrays, with properties reused for factors that evidence does not change.
 
-    Attributes
-    ----------
     sizes : of the domains. factors : including the constant, a factor without variables.
     ends : by factor, its least and its greatest weight. sums : by factor, variables over which it sums to 1.
     """

@@ -27,8 +27,6 @@ from oocbe.runtime.deadline import check_deadline
 class Order:
     """An elimination order of some variables.
 
-    Attributes
-    ----------
     order : variable indices. separators : of each one's bucket. cost : in joined cells.
     largest : cells of the largest bucket.
     """
@@ -43,8 +41,6 @@ class Order:
 class Group:
     """Factors of one tree, which share no hidden variable with other factors of the plan, and their targets.
 
-    Attributes
-    ----------
     factors : their numbers. asked : target variables. order : of all of their variables.
     is_evidence : whether their total weight is a factor of the probability of the evidence.
     """

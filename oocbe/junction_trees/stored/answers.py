@@ -23,10 +23,8 @@ def sweep_stored(
 
     counted : see :meth:`oocbe.junction_trees.stored.sweep.StoredSweep.distribute`.
 
-    Raises
-    ------
-    ResourceError : memory has no room for a clique's messages. CorruptDataError : rows are damaged. DiskError : the
-        disk is full. TimeLimitError : the deadline passed.
+    Raises ResourceError: memory has no room for a clique's messages; CorruptDataError: rows are damaged; DiskError: the
+    disk is full; TimeLimitError: the deadline passed.
     """
     sizes = tree.problem.sizes
     found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
@@ -73,8 +71,6 @@ class StoredCalibration:
 
     Each query that no earlier sweep answered makes a sweep.
 
-    Parameters
-    ----------
     known : evidence by variable.
     """
 

@@ -59,8 +59,6 @@ def check_new(target: str | Path) -> None:
 class Made(NamedTuple):
     """A piece, and the data recorded when it was made.
 
-    Attributes
-    ----------
     clique : number of the clique. piece : of its rows.
     last : value indices of the separator's last row in it. then : where to resume: the number of the next row, or the
         values of the first variables of the next range.
@@ -116,9 +114,7 @@ class TreeFolder:
     def begun(self) -> dict[str, Any] | None:
         """The content that :meth:`begin` wrote; None if there is nothing to resume.
 
-        Raises
-        ------
-        CorruptDataError : it is damaged.
+        Raises CorruptDataError: it is damaged.
         """
         try:
             content = read_record(self.path / ORDER_NAME, ORDER_FORMAT)
@@ -175,9 +171,7 @@ class TreeFolder:
 
         what : fields of :class:`Made` and :class:`Piece` except its location.
 
-        Raises
-        ------
-        DiskError : the disk is full, or fails.
+        Raises DiskError: the disk is full, or fails.
         """
         path = self.path / SEGMENT_NAME.format(self._segment)
         size = sum(map(len, parts))

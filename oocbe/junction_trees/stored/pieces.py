@@ -27,8 +27,6 @@ SEGMENT_NAME = "rows-{:06d}"
 class Piece(NamedTuple):
     """The location and the content of a piece.
 
-    Attributes
-    ----------
     segment, offset, size, checksum : of its bytes.
     rows : number of rows. first_row : number of its first in the clique.
     first_group, groups : first separator row and number of separator rows; the first may continue the piece before.
@@ -48,8 +46,6 @@ class Piece(NamedTuple):
 class StoredClique:
     """A clique with rows on disk.
 
-    Attributes
-    ----------
     clique : its variables. sizes : of their domains. children : numbers of the cliques below.
     child_scopes : variables of each child's separator. child_rows : rows of each.
     is_complete : whether it is dense, so that only weights are stored.
@@ -78,8 +74,6 @@ class StoredClique:
     ) -> StoredClique:
         """A clique from those below it; ``rows`` : the attributes that describe its rows.
 
-        Parameters
-        ----------
         sizes : of all domains. found : the cliques so far, by number.
         """
         return cls(
@@ -215,9 +209,7 @@ def read_pieces(
 
     pieces : some of them; None: all.
 
-    Raises
-    ------
-    CorruptDataError : a piece is damaged or missing. TimeLimitError : the deadline passed.
+    Raises CorruptDataError: a piece is damaged or missing; TimeLimitError: the deadline passed.
     """
     for piece in owner.pieces if pieces is None else pieces:
         check_deadline()

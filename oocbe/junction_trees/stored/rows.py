@@ -37,8 +37,6 @@ MOST_NUMBERS = 1 << 31
 class RowMaker:
     """Makes the rows of a tree, clique by clique.
 
-    Parameters
-    ----------
     folder : for the rows; pieces that it has already are not made again. memory : limit in bytes.
     """
 
@@ -61,10 +59,8 @@ class RowMaker:
     def run(self) -> bool:
         """Make all rows; False if a clique has none, so that every assignment has weight 0.
 
-        Raises
-        ------
-        ResourceError : the rows of cliques without zeros exceed the disk, or the tables of a clique the memory.
-        DiskError : the disk is full, or fails. TimeLimitError : the deadline passed.
+        Raises ResourceError: the rows of cliques without zeros exceed the disk, or the tables of a clique the memory;
+        DiskError: the disk is full, or fails; TimeLimitError: the deadline passed.
         """
         self._check_room()
         for number in range(len(self._cliques)):

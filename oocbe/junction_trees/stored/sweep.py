@@ -35,8 +35,6 @@ rows, and one copy from or to the waiting messages."""
 class Edges(NamedTuple):
     """The incoming messages of a clique.
 
-    Attributes
-    ----------
     tables : of each edge, for :meth:`oocbe.junction_trees.stored.pieces.PieceRows.numbers`; children come first.
     variables : of the edges after those of children.
     offsets : int64 (edges + 1,), where the rows of each begin, and where all end.
@@ -52,9 +50,7 @@ class Edges(NamedTuple):
 def cases_at_once(tree: StoredTree) -> int:
     """Cases that may be swept together.
 
-    Raises
-    ------
-    ResourceError : memory has no room for the messages of a clique of one case.
+    Raises ResourceError: memory has no room for the messages of a clique of one case.
     """
     most = 1
     for own in tree.stored:
@@ -74,8 +70,6 @@ class MessageStore:
 
     They are in memory while they fit, else in an unnamed file.
 
-    Parameters
-    ----------
     memory : limit of messages in memory, in bytes.
     """
 
@@ -89,9 +83,7 @@ class MessageStore:
     def put(self, number: int, message: NDArray[np.float64]) -> None:
         """Store a copy of a message, in place of an earlier one, of the same shape, with its number.
 
-        Raises
-        ------
-        DiskError : the disk is full, or fails.
+        Raises DiskError: the disk is full, or fails.
         """
         if number not in self._held and number not in self._places and message.nbytes <= self._left:
             self._left -= message.nbytes
@@ -136,8 +128,6 @@ class MessageStore:
 class StoredSweep:
     """Messages of some cases; a context manager that releases them.
 
-    Parameters
-    ----------
     observed : by variable, likelihoods, float64 (domain size, cases), at most 1 and not all 0.
     cases : their number, at most :func:`cases_at_once`. is_log : whether to use logarithms.
     """
@@ -193,9 +183,7 @@ class StoredSweep:
 
         maximises : return the greatest weight instead of the total one; in logarithms only.
 
-        Raises
-        ------
-        CorruptDataError : rows are damaged. DiskError : the disk is full. TimeLimitError : the deadline passed.
+        Raises CorruptDataError: rows are damaged; DiskError: the disk is full; TimeLimitError: the deadline passed.
         """
         tree, is_log = self._tree, self._is_log or None
         logarithms = np.full(self._cases, tree.logarithm)
@@ -229,18 +217,10 @@ class StoredSweep:
     ) -> dict[int, NDArray[np.float64]]:
         """Compute posteriors from the roots down; messages are overwritten.
 
-        Parameters
-        ----------
         targets : variables. trusted : from :meth:`collect`; other cases get no probabilities.
         counted : by clique, a callback for each of its pieces and the probabilities of its rows, all cases together.
-
-        Returns
-        -------
-        By target float64 (domain size, cases), zeros for impossible cases.
-
-        Raises
-        ------
-        As :meth:`collect`.
+        Returns by target float64 (domain size, cases), zeros for impossible cases.
+        Raises as :meth:`collect`.
         """
         tree, is_log, counted = self._tree, self._is_log or None, counted or {}
         asked: list[list[int]] = [[] for _ in tree.stored]

@@ -48,8 +48,6 @@ SCRATCH_NAME = "tree"
 class StoredTree:
     """A problem's cliques, their rows on disk.
 
-    Attributes
-    ----------
     problem : the problem; its values are weights or (log-sum-exp) logarithms of them.
     order : variables as they were eliminated. stored : the cliques, children before their parents.
     logarithm : natural logarithm of the factor divided out of all weights. is_log : whether weights are logarithms.
@@ -117,17 +115,12 @@ def make_tree(
 ) -> StoredTree | None:
     """Make a problem's tree in a new folder, or resume after a killed process; None: every assignment has weight 0.
 
-    Parameters
-    ----------
     problem, is_log : as for :func:`oocbe.junction_trees.compiled.tree_of`.
     wanted : the requested order. search : finds it, unless an earlier process has found one.
     memory : limit in bytes while it is made. folder : the new folder; None: a temporary one, deleted with the tree.
-
-    Raises
-    ------
-    UsageError : another process makes that tree, or the folder has an unfinished one of another problem.
-    ResourceError, DiskError : see :class:`oocbe.junction_trees.stored.rows.RowMaker`.
-    UnsupportedError : see :func:`oocbe.junction_trees.weights.weights_of`.
+    Raises UsageError: another process makes that tree, or the folder has an unfinished one of another problem;
+    ResourceError, DiskError: see :class:`oocbe.junction_trees.stored.rows.RowMaker`; UnsupportedError: see
+    :func:`oocbe.junction_trees.weights.weights_of`.
     """
     if folder is not None:
         return _make(problem, wanted, search, memory, folder, is_log)
@@ -240,9 +233,7 @@ def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree 
 
     A tree without rows is in memory.
 
-    Raises
-    ------
-    CorruptDataError : it is damaged, or no tree. TimeLimitError : the deadline passed.
+    Raises CorruptDataError: it is damaged, or no tree; TimeLimitError: the deadline passed.
     """
     try:
         arrays = {name: read_array(path, name, *record["files"][name]) for name in PROBLEM_DTYPES}

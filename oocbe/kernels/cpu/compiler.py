@@ -146,10 +146,8 @@ class Compiler:
     def compile(self, loop: Loop, deadline: Deadline) -> None:
         """Wait until a child has compiled a loop.
 
-        Raises
-        ------
-        TimeLimitError, RequestedEndError : the deadline came first, or is too near. The child finishes the loop, and
-            ends.
+        Raises TimeLimitError, RequestedEndError: the deadline came first, or is too near. The child finishes the loop,
+        and ends.
         """
         compilation.begin()
         try:
@@ -174,12 +172,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def found(module: str, name: str) -> Any:
-    """A loop or a class, by its module and qualified name.
-
-    Raises
-    ------
-    ImportError, AttributeError : it is not there.
-    """
+    """A loop or a class, by its module and qualified name. Raises ImportError, AttributeError: it is not there."""
     value: Any = importlib.import_module(module)
     for part in name.split("."):
         value = getattr(value, part)

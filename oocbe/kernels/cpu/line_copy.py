@@ -60,8 +60,6 @@ def fill_ring(copies: Any, ring: Any, state: Any, thread: Any) -> Any:
 
     A waiting thread polls the other threads' counters, without the interpreter.
 
-    Parameters
-    ----------
     copies : int64 (pieces, columns, 3), address and bytes of each column, and its offset in the piece's memory, a
         multiple of a line. ring : int64 (3,), address of the first stretch, a multiple of a line; bytes of each; number
         of stretches. state : int64 (threads + 2, a line), counters in the first number of each line: pieces copied by

@@ -22,8 +22,6 @@ MOST_MOVED = np.int32(1 << 28)
 class AscentNetwork(NamedTuple):
     """Functions laid out for the ascent. A *use* is a variable's position in a function; uses are ordered by function.
 
-    Attributes
-    ----------
     value_start : int64 (variables + 1,), start of a variable's values in a state.
     use_start, uses : CSR, the uses of each variable.
     function_start : int64 (functions + 1,), the uses of each function.

@@ -28,9 +28,7 @@ solve``: those of the README's first solve."""
 def described(kind: Any, names: dict[str, str]) -> str:
     """The expression of a Numba type, which :func:`made` evaluates; ``names`` gets those of named tuples.
 
-    Raises
-    ------
-    OocbeError : no expression for this kind of type.
+    Raises OocbeError: no expression for this kind of type.
     """
     if isinstance(kind, types.Array):
         text = f"array({kind.dtype}, {kind.ndim}, {kind.layout!r})"
@@ -89,8 +87,6 @@ def made(text: str, named: dict[str, Any]) -> tuple[Any, ...]:
 def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop]:
     """The listed loops.
 
-    Parameters
-    ----------
     is_quick : only those of a first solve. broken : gets the entries whose function or types are not there, or have
         changed; without it they raise ImportError or AttributeError.
     """
@@ -120,14 +116,9 @@ def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop
 def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -> tuple[int, float]:
     """Compile the listed loops that no cache holds: their number, and the seconds of all processes.
 
-    Parameters
-    ----------
     is_quick : only the loops of a first solve. processes : number of compiling children. say : gets a line for each
         module.
-
-    Raises
-    ------
-    OocbeError : a loop cannot be compiled, or no folder for compiled loops can be written.
+    Raises OocbeError: a loop cannot be compiled, or no folder for compiled loops can be written.
     """
     if cache_folder() is None:
         raise OocbeError(f"no folder for compiled loops can be written; {CACHE_VARIABLE} may name one")

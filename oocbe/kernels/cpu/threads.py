@@ -82,9 +82,7 @@ def resting() -> AbstractContextManager[None]:
 def thread_count() -> int:
     """Number of threads: ``OOCBE_THREADS``, or the cores available to this process, or its control group's quota.
 
-    Raises
-    ------
-    UsageError : ``OOCBE_THREADS`` is not a positive integer.
+    Raises UsageError: ``OOCBE_THREADS`` is not a positive integer.
     """
     text = os.environ.get("OOCBE_THREADS")
     if text is None:
@@ -148,9 +146,7 @@ def run_all(
     raises; the first error (in the order of the calls) is raised. An interrupt of the caller (Ctrl-C), or the deadline
     of the enclosing block, cancels the calls that have not started.
 
-    Raises
-    ------
-    TimeLimitError : that deadline came before all calls had begun.
+    Raises TimeLimitError: that deadline came before all calls had begun.
     """
     work = list(calls)
     most = threads_at_hand()

@@ -25,14 +25,9 @@ class CudaBackend:
     Beside inputs and outputs a call takes up to: sort, one more copy of the rows (two if keys have several words);
     groups, 3 bits a row; joins, 8 bytes a group and some 30 bytes a run.
 
-    Parameters
-    ----------
     memory_limit : limit of CuPy's memory pool in bytes; None: the whole device. The pool belongs to the process: the
         last limit set by any backend or solve applies to all of them, so concurrent ones share one limit.
-
-    Raises
-    ------
-    UsageError : there is no device, no CuPy, or they are incompatible; the message gives the reason.
+    Raises UsageError: there is no device, no CuPy, or they are incompatible; the message gives the reason.
     """
 
     name = "cuda"

@@ -59,12 +59,7 @@ def _give_cupy_a_cache() -> None:
 
 @cache
 def cupy() -> Any:
-    """The module CuPy.
-
-    Raises
-    ------
-    UsageError : it is not usable on this machine; the message gives the reason.
-    """
+    """The module CuPy. Raises UsageError: it is not usable on this machine; the message gives the reason."""
     reason = why_unavailable()
     if reason is not None:
         raise UsageError(f"the cuda backend cannot be used: {reason}. The backends auto and cpu work without it")

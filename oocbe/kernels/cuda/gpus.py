@@ -67,9 +67,7 @@ def gpus(seconds: float) -> list[int]:
 def by_gpus(numbers: Sequence[int], attempt: Callable[[list[int]], Result]) -> Result:
     """Result of an attempt with some GPUs; after a :class:`GpuError` it is repeated without the failed one.
 
-    Raises
-    ------
-    ResourceError : all of several GPUs failed. The error of a single one is propagated.
+    Raises ResourceError: all of several GPUs failed. The error of a single one is propagated.
     """
     remaining, failures = list(numbers), []
     while True:
@@ -95,9 +93,7 @@ def on_gpus(numbers: Sequence[int], work: Callable[[int], None], stop: Callable[
 
     stop : called after the first error; the other calls should then raise :class:`StoppedError` soon.
 
-    Raises
-    ------
-    GpuError : a GPU or its memory failed. Other errors of ``work`` are propagated, the first one.
+    Raises GpuError: a GPU or its memory failed. Other errors of ``work`` are propagated, the first one.
     """
     limit = limit_bytes() if len(numbers) > 1 else None
     errors: list[tuple[int, BaseException]] = []
@@ -166,12 +162,7 @@ class Turns:
         self._is_stopped = False
 
     def wait(self, number: int) -> None:
-        """Wait until all pieces before ``number`` are done.
-
-        Raises
-        ------
-        StoppedError : another thread has failed.
-        """
+        """Wait until all pieces before ``number`` are done. Raises StoppedError: another thread has failed."""
 
         def attempt(seconds: float) -> None:
             with self._changed:
@@ -198,8 +189,6 @@ class Turns:
 class GpuPool:
     """GPUs for calls of several threads, one call on each at a time.
 
-    Parameters
-    ----------
     most : of them; None: the limit of the process.
     """
 
@@ -216,9 +205,7 @@ class GpuPool:
         Another GPU than the first is not used again after an error of the device, or :data:`MOST_FAILURES` successive
         calls without enough memory; another one then repeats the call.
 
-        Raises
-        ------
-        TimeLimitError, RequestedEndError : the current deadline passed. Errors of the call are propagated.
+        Raises TimeLimitError, RequestedEndError: the current deadline passed. Errors of the call are propagated.
         """
         with self._lock:
             if self._free is None:

@@ -23,9 +23,7 @@ WIDE_TYPES = ("i64", "u64", "wide")
 def members(source: str, struct: str) -> dict[str, str]:
     """C type of each member of a struct of ``source.cu``, by name and in order; a pointer's ends with a star.
 
-    Raises
-    ------
-    TypeError : the source has no such struct, or a member is not 8 bytes wide.
+    Raises TypeError: the source has no such struct, or a member is not 8 bytes wide.
     """
     found = re.search(rf"^struct {struct} \{{$(.*?)^\}};", source_text(source), flags=re.MULTILINE | re.DOTALL)
     if found is None:
@@ -55,13 +53,8 @@ class Struct:
 
     Hundreds of launches of a bucket differ in a few members, so names are looked up and checked once.
 
-    Parameters
-    ----------
     source, struct : its location. known : values of some members, by name, as for :func:`packed`.
-
-    Raises
-    ------
-    TypeError : the struct has no such member.
+    Raises TypeError: the struct has no such member.
     """
 
     def __init__(self, source: str, struct: str, /, **known: Any) -> None:
@@ -79,9 +72,7 @@ class Struct:
 
         values : of every member that is not preset, by name.
 
-        Raises
-        ------
-        TypeError : the names differ from those of the members that are not preset.
+        Raises TypeError: the names differ from those of the members that are not preset.
         """
         if values.keys() != self._open.keys():
             wrong = ", ".join(sorted(self._open.keys() ^ values.keys()))
@@ -110,9 +101,7 @@ def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
     values : of every member, by name: a Python integer, a NumPy scalar of 8 bytes, an address or a CuPy array for a
         pointer (None: the null pointer), or for a struct within it the list of its words.
 
-    Raises
-    ------
-    TypeError : the names differ from those of the struct's members.
+    Raises TypeError: the names differ from those of the struct's members.
     """
     return Struct(source, struct).packed(**values)
 

@@ -178,9 +178,7 @@ def give_back_large_blocks() -> None:
 def device_memory_limit() -> int | None:
     """Bytes of device memory that ``OOCBE_DEVICE_MEMORY`` allows; None: all of it.
 
-    Raises
-    ------
-    UsageError : the variable is not a number of bytes.
+    Raises UsageError: the variable is not a number of bytes.
     """
     return parse_bytes(DEVICE_MEMORY_VARIABLE, os.environ.get(DEVICE_MEMORY_VARIABLE) or None)
 
@@ -198,9 +196,7 @@ def use_gpus(count: int | None) -> Iterator[None]:
 def gpu_limit() -> int | None:
     """Maximum number of GPUs that this process uses; None: all visible ones.
 
-    Raises
-    ------
-    UsageError : :data:`GPUS_VARIABLE` is not a positive number.
+    Raises UsageError: :data:`GPUS_VARIABLE` is not a positive number.
     """
     text = os.environ.get(GPUS_VARIABLE)
     return _gpus.get() or (parse_count(GPUS_VARIABLE, text) if text else None)

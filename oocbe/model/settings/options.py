@@ -66,8 +66,6 @@ Value = TypeVar("Value")
 class Option(NamedTuple):
     """An option of a solve, apart from its name, type and default, which are those of its field in SolveOptions.
 
-    Attributes
-    ----------
     parse : makes its value. commands : names of the commands that have the flag. metavar : of the flag's value.
     help : its meaning, for the help of commands, the man page and the page of options.
     shown : the default as text; empty: the value. page : of the documentation, with more about it.

@@ -102,8 +102,6 @@ def bucket_tree(
 ) -> Picture:
     """Buckets in elimination order as a tree by bytes, and the profile of the order: separators and bytes.
 
-    Parameters
-    ----------
     parents : target bucket of each message; None: the result. sizes : bytes of messages.
     widths : variables of each separator.
     """
@@ -318,8 +316,6 @@ def schedule(
 ) -> Picture:
     """Photographs by camera, in the file's order or by group if it has groups, and the cumulative use of the recorder.
 
-    Parameters
-    ----------
     photographs : name, weight and group of each. taken : camera and units of memory by name.
     """
     figure = _figure(9, 4.8 if capacity is not None else 3.6)

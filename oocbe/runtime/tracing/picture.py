@@ -37,13 +37,8 @@ SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
 def draw(trace: Trace, path: Path) -> None:
     """Draw a trace as PNG, or another format of matplotlib by the suffix.
 
-    Parameters
-    ----------
     path : the file; overwritten if it exists.
-
-    Raises
-    ------
-    UsageError : matplotlib is missing, it does not support the suffix, or the trace has no spans.
+    Raises UsageError: matplotlib is missing, it does not support the suffix, or the trace has no spans.
     """
     if not trace.spans:
         raise UsageError(f"{trace.path}: there is nothing to draw: the trace has no spans")

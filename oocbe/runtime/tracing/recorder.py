@@ -52,8 +52,6 @@ R = TypeVar("R")
 class Span(NamedTuple):
     """A span of work in one lane.
 
-    Attributes
-    ----------
     lane, row : position. name : kind of work.
     begin, end : nanoseconds of :func:`time.perf_counter_ns`.
     is_wait : whether the lane was only waiting.

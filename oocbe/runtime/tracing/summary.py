@@ -33,8 +33,6 @@ class Work:
 class Lane:
     """One lane of a run.
 
-    Attributes
-    ----------
     name : of the lane. rows : number of rows used, that is, the maximum of concurrent spans.
     busy : seconds in which at least one row worked. share : of the run's seconds.
     row_seconds : seconds of work in all rows.
@@ -53,8 +51,6 @@ class Lane:
 class TraceSummary:
     """Summary of a trace.
 
-    Attributes
-    ----------
     seconds : of the run.
     lanes : the lanes used, in the order in which rows pass through them.
     at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.runtime.tracing.recorder.RESOURCES`) worked;

@@ -63,14 +63,9 @@ WAIT = "wait"
 class TraceFile:
     """A trace being written; a :class:`oocbe.runtime.tracing.recorder.Sink`.
 
-    Parameters
-    ----------
     path : overwritten if it exists.
     about : description of the run, stored in the first event.
-
-    Raises
-    ------
-    OSError : the file cannot be written.
+    Raises OSError: the file cannot be written.
     """
 
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
@@ -144,8 +139,6 @@ class TraceFile:
 class Trace:
     """The content of a trace file.
 
-    Attributes
-    ----------
     path : its file. spans : in the order of the file; times in nanoseconds since the beginning of the trace.
     seconds : from the trace's beginning to its end, or to the last span if the process was killed.
     cpu_seconds : of all threads of the process, or None. cores : available to the process.
@@ -169,9 +162,7 @@ class Trace:
 def read_trace(path: str | Path) -> Trace:
     """Read a trace; one cut short by the kill of its process is read up to there.
 
-    Raises
-    ------
-    FormatError : not a trace of oocbe, or damaged; the message has the line. OSError : it is unreadable.
+    Raises FormatError: not a trace of oocbe, or damaged; the message has the line; OSError: it is unreadable.
     """
     trace = Trace(Path(path))
     for number, line in _lines(trace.path):

@@ -94,8 +94,6 @@ def _moved(old: Any, used: Any, capacity: Any, stop: Any) -> Any:
 def keep_groups(old: Any, groups: Any, kept: Any, rows: Any, stop: Any) -> Any:
     """The columns of some groups, concatenated; incomplete if the stop flag is set.
 
-    Parameters
-    ----------
     old : (lines, columns). groups : int64 (groups + 1,), where the columns of each group begin.
     kept : bool (groups,). rows : columns of the groups that are kept. stop : int64 (1,), the flag.
     """

@@ -76,8 +76,6 @@ def add_up_products(
 ) -> Any:
     """Join dense tables and sum the joined cells.
 
-    Parameters
-    ----------
     addresses : int64 (tables, 2), address and length of each one's cells, float64.
     strides : int64 (tables, variables), elements between neighbours along each variable of the clique, 0 where a table
         does not have it. sizes : int64 (variables,), of the domains, one variable at least.
@@ -85,10 +83,7 @@ def add_up_products(
         (results, variables), as ``strides``.
     first, last : range of runs of the inner loop; negative ``last``: to the end.
     stop : int64 (1,); the pass ends when it is not 0.
-
-    Returns
-    -------
-    float64, cells of all results.
+    Returns float64, cells of all results.
     """
     tables, axes = strides.shape
     results = len(out_strides)

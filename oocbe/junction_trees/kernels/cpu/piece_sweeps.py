@@ -20,8 +20,6 @@ STRIDE = 1 << 14
 def number_rows(first: Any, sizes: Any, strides: Any, out: Any, stop: Any) -> None:
     """For consecutive rows of a dense clique, the numbers of the matching rows of dense tables.
 
-    Parameters
-    ----------
     first : number of the first row, the first variable most significant. sizes : int64 (variables,), of the clique.
     strides : int64 (tables, variables), of the row numbers of each table; 0: not its variable.
     out : int32 (tables, rows), written. stop : int64 (1,); the function returns early when it is not 0.
@@ -71,8 +69,6 @@ def draw_piece(
 ) -> None:
     """Rows drawn of each group (the rows of one row of the separator), in proportion to their weight.
 
-    Parameters
-    ----------
     weights, incoming, message : logarithms, the last float64 (message rows,), from
         :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect_piece`. maps : int32 (edges, rows). offsets : int64.
     wanted : int64 (draws,), the row of the separator of each, ascending. shares : float64 (draws,), uniform between 0

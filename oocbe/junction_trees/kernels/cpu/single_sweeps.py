@@ -21,8 +21,6 @@ from oocbe.kernels.cpu.orders.graphs import turned
 class Picked(NamedTuple):
     """Rows that may have a nonzero product.
 
-    Attributes
-    ----------
     begin, end : int64 (cliques,), where those of each clique are listed in ``rows``; -1: all its rows are read.
     rows : int32, numbers of rows within their clique. group : int32 (rows of the tree,), the group of each within its
         clique; empty if nothing is listed.
@@ -119,8 +117,6 @@ def collect_one(
 def evidence_one(tree: Any, roots: Any, messages: Any, losses: Any, logs: Any) -> Any:
     """The logarithm of the total weight, without that of the tree, -inf for none, and a bound of its error.
 
-    Parameters
-    ----------
     roots : int64, cliques without a parent. The rest is the output of :func:`collect_one`.
     """
     logarithm, lost = 0.0, 0.0
@@ -227,13 +223,9 @@ def distribute_one(
 def list_values(values: Any, size: Any) -> Any:
     """List rows by their value of a variable, or by another number.
 
-    Parameters
-    ----------
     values : integers (rows,), at least 0 and below ``size``.
-
-    Returns
-    -------
-    int32 (rows,), numbers of rows, ascending for each value; int64 (size + 1,), where those of each value begin.
+    Returns int32 (rows,), numbers of rows, ascending for each value; int64 (size + 1,), where those of each value
+    begin.
     """
     ends, listed = turned(np.arange(len(values) + 1), values, size)
     return listed, ends
@@ -245,8 +237,6 @@ def draw_rows(
 ) -> None:
     """Draw a row for each sample, with its probability among the rows of its group.
 
-    Parameters
-    ----------
     tree : :class:`oocbe.junction_trees.arrays.TreeArrays`; its weights are logarithms where ``is_log``.
     reads : int64, the edges that the clique multiplies. messages : float64 (message rows,), the output of collecting.
     above : int64 (samples,), row of the separator of each, counted from the separator's first.

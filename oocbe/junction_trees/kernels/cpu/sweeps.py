@@ -40,8 +40,6 @@ def _visit(
 ) -> None:
     """Add the products of some groups of rows to the clique's message, or to the probabilities of edges.
 
-    Parameters
-    ----------
     rows : weights and groups of the clique's rows, and the range of groups.
     read : maps; by edge where the entry of row 0 is in them, and where the rows of its message begin; number of edges;
         messages, float64 (message rows, cases).
@@ -148,8 +146,6 @@ def _visit(
 def scale_message(message: Any, begin: Any, end: Any, bound: Any, total: Any, peak: Any, loss: Any, log: Any) -> None:
     """Scale a message that has left the range, and bound its underflow error.
 
-    Parameters
-    ----------
     message : float64 (message rows, cases); its rows from ``begin`` to ``end`` are scaled.
     bound : float64 (cases,), of its greatest number. total : float64 (cases,), losses of the messages that it reads.
     peak : float64 (cases,), its greatest number, before and after. loss, log : float64 (cases,), written.
@@ -176,8 +172,6 @@ def scale_message(message: Any, begin: Any, end: Any, bound: Any, total: Any, pe
 def finish_shares(posteriors: Any, messages: Any, begin: Any, end: Any, is_child: Any, is_log: Any) -> None:
     """Divide the probabilities of an edge's rows by their sum, and replace a child's message by the one down to it.
 
-    Parameters
-    ----------
     posteriors, messages : float64 (message rows, cases); ``messages`` logarithms where ``is_log``.
     begin, end : range of the edge's rows.
     """
@@ -215,8 +209,6 @@ def collect(
 ) -> Any:
     """Messages from cliques to their parents, for every case.
 
-    Parameters
-    ----------
     tree : :class:`oocbe.junction_trees.arrays.TreeArrays`; weights are logarithms where ``is_log``.
     cliques : int64, those that send a message, children before parents.
     read_start : int64 (cliques + 1,), reads : int64, the edges that each multiplies.
@@ -284,8 +276,6 @@ def distribute(
 ) -> Any:
     """Posterior probabilities from the roots downwards, for every case.
 
-    Parameters
-    ----------
     tree, reads, is_log, stop : as for :func:`collect`, of the cliques listed here, whose order is parents before
         children.
     cliques : int64, those whose rows get their probabilities.
@@ -349,8 +339,6 @@ def collect_piece(
 ) -> None:
     """Add a piece's products to the message of its clique.
 
-    Parameters
-    ----------
     weights : float64 (rows,). groups : int64 (groups + 1,), where the rows of each row of the message begin.
     first_group : the first of these rows. maps : int32 (edges, rows), row of each edge. offsets : int64 (edges, or
         more), where the rows of each edge begin in ``incoming``, float64 (rows of all edges, cases).
@@ -382,8 +370,6 @@ def distribute_piece(
 ) -> None:
     """Add the probabilities of a piece's rows to those of the rows of all edges.
 
-    Parameters
-    ----------
     down : float64 (message rows, cases), the message from the parent; of a root the reciprocal of its own message.
     scale : float64 (cases,), factor from products of the clique to probabilities: the reciprocal of the divisor of its
         own message.
@@ -402,8 +388,6 @@ def distribute_piece(
 def enter_evidence(messages: Any, prior: Any, observed: Any, start: Any, nothing: Any, everything: Any) -> None:
     """Set a block's messages to those without evidence, and the rows of observed variables to their evidence.
 
-    Parameters
-    ----------
     messages : float64 (message rows, cases), written. prior : float64 (message rows,).
     observed : int64 (cases, observed variables), value indices, negative where a case does not observe a variable.
     start : int64 (observed variables, 2), where the rows of each variable's values begin and end.
@@ -424,8 +408,6 @@ def enter_evidence(messages: Any, prior: Any, observed: Any, start: Any, nothing
 def take_shares(posteriors: Any, begin: Any, rows: Any, map_start: Any, maps: Any, out_start: Any, out: Any) -> None:
     """Sum probabilities of rows to probabilities of values, for each case of a block.
 
-    Parameters
-    ----------
     posteriors : float64 (message rows, cases).
     begin, rows : int64 (targets,), first row and number of rows of each target.
     map_start : int64 (targets,), where each one's map begins in ``maps``, int32: the value of each row; -1: rows are

@@ -35,8 +35,6 @@ Index = NDArray[np.int64]
 class Chunks(NamedTuple):
     """Sums over consecutive stretches of entries, cut into chunks.
 
-    Attributes
-    ----------
     first : int64 (chunks + 1,), where each one's entries begin.
     row, partial : int64 (chunks,), the row of its sum, and its number among the chunks of split sums; -1 if the sum has
         one chunk.
@@ -69,8 +67,6 @@ def chunks_of(lengths: Index, rows: Index) -> Chunks:
 class TreeLayout(NamedTuple):
     """Device data of a tree in addition to its arrays.
 
-    Attributes
-    ----------
     list_rows : int32, of the size of the maps: for each edge, numbers of rows within the clique, sorted by message row.
     up, down : sums of messages to parents, an entry for each row; and of messages over edges, an entry for each element
         of ``list_rows``.
@@ -122,8 +118,6 @@ class Stretch(NamedTuple):
 class Steps:
     """The steps of a sweep in one direction.
 
-    Attributes
-    ----------
     arrays : int64, by the names of the members of the source's struct.
     stretches : in order of execution.
     """
@@ -149,8 +143,6 @@ def steps_up(
 ) -> Steps:
     """Messages to parents, level by level: a clique follows all its children.
 
-    Parameters
-    ----------
     program : :class:`oocbe.junction_trees.arrays.Program`. parents : of each clique, -1 for a root.
     collected : bool (cliques,), whether a clique's message is computed.
     """

@@ -73,8 +73,6 @@ def _cases_a_thread(cases: int) -> int:
 class SweepPlan:
     """A sweep's steps on the device.
 
-    Attributes
-    ----------
     up, down : steps. collected : bool (cliques,), whose messages are computed for each case.
     belief_rows : maximum rows of the cliques whose probabilities are in memory at a time.
     up_struct, down_struct : kernel arguments. collected_there : device int64 (cliques,).
@@ -95,8 +93,6 @@ class SweepPlan:
 class Targets:
     """The targets of a sweep, on the device.
 
-    Attributes
-    ----------
     value_start : device int64 (targets + 1,), the values of each. row_first : device int64 (values + 1,), rows : device
         int64: the message rows to sum for each value. kinds : device int64 (targets,), of their edges.
     count, values : number of targets, and of their values.
@@ -144,8 +140,6 @@ class Block:
     def enter(self, observed: NDArray[np.int64], columns: Index, starts: Index) -> None:
         """Enter the observed values of some variables.
 
-        Parameters
-        ----------
         observed : int64 (cases, variables of the problem), values, negative where a case does not observe a variable.
         columns : int64 (variables,), those to enter. starts : int64 (variables, 2), where the message rows of each
             begin and end.
@@ -174,8 +168,6 @@ class Block:
 class DeviceTree:
     """A tree in the memory of CuPy's current device, for any number of sweeps in probabilities.
 
-    Parameters
-    ----------
     tree : :class:`oocbe.junction_trees.arrays.TreeArrays`, with at least one row.
     parents : of each clique, -1 for a root.
     message_rows : rows of all messages, including variables and inputs.
@@ -246,8 +238,6 @@ class DeviceTree:
     def targets(self, plan: SweepPlan, rows: Sequence[Sequence[Index]], children: Sequence[int]) -> Targets:
         """The targets of a sweep.
 
-        Parameters
-        ----------
         rows : for each target, by value, the message rows to sum, int64.
         children : for each target, the clique whose separator has these rows; -1 if they are the variable's own.
         """

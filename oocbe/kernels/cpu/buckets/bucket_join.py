@@ -66,8 +66,6 @@ FRONTIER_BYTES = 1 << 19
 class JoinedRows(NamedTuple):
     """Rows of a message.
 
-    Attributes
-    ----------
     keys : uint64 (words, rows) arrays to concatenate; separator keys, ascending.
     values : value dtype (rows,) arrays to concatenate, flat: the limbs of counts.
     rows : their number.
@@ -83,8 +81,6 @@ class JoinedRows(NamedTuple):
 class Walk(NamedTuple):
     """A walk of the tries from given items down to a level.
 
-    Attributes
-    ----------
     tries, tables, program, shared : of :mod:`oocbe.kernels.cpu.buckets.join_arrays`; ``tries`` and ``tables`` describe
         the same tables. The numbers of rows are added to the shared counts.
     items : the start of each walk; those from ``first`` to ``last`` - 1 are walked.

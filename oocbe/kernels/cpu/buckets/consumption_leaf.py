@@ -74,8 +74,6 @@ def join_consumptions(
     Instead of a number, ``GIVEN_UP`` if a limit was exceeded or ``stop`` is set, or (``NO_ROOM``, rows) if the lists
     need this capacity and the leaf must be joined again.
 
-    Parameters
-    ----------
     tables, leaf, semiring, consumption, here : ``TableArrays``, ``LeafArrays``, ``SemiringCodes``,
         ``ConsumptionArrays`` and ``LeafRows``, of :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     key : uint64 (words,), of the separator.
@@ -264,8 +262,6 @@ def write_rows(
 ) -> Any:
     """Append a leaf's rows to the output; returns the new number of output rows.
 
-    Parameters
-    ----------
     key : uint64 (words,), of the separator. amounts, worths : (rows,), packed consumptions, ascending, and values.
     pruning, reached : ``LeafPruning``, and the bound of the leaf. consumption : its prices are added.
     output, count : ``LeafOutput``, with sufficient capacity, and its number of rows.

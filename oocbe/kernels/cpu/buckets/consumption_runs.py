@@ -75,8 +75,6 @@ def _appended(
 def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row: Any, add: Any, rule: Any) -> Any:
     """Combination of a row of one list with a row of the other: (whether it is within the limit, consumption, value).
 
-    Parameters
-    ----------
     keys, values : of all tables.
     source : (from_table, first_key, first_value, rows, mask): whether rows are a table's, otherwise of the combination
         of the tables so far; start of the table's rows; their number; consumption bits of a key.
@@ -113,8 +111,6 @@ def push(
 ) -> Any:
     """Write a list, shifted by a row of the other one, behind ``begin`` in another list; returns the new end.
 
-    Parameters
-    ----------
     amounts, worths : int64 and value dtype (lists, capacity), with sufficient capacity. target, begin : destination.
     keys, values, source, add, rule : as for :func:`shifted`.
     """
@@ -230,15 +226,10 @@ def settle(
 ) -> Any:
     """Merge the runs on the stack above ``floor`` while the upper one is at least half as long as the lower one.
 
-    Parameters
-    ----------
     ends : int64 (runs + 1,), start of each run of the stack, and end of the last one. depth : number of runs.
     merges_all : merge all runs above the floor into one.
     most : maximum number of rows on the stack.
-
-    Returns
-    -------
-    The new depth; :data:`GIVEN_UP` if there are too many rows, or ``stop`` is set.
+    Returns the new depth; :data:`GIVEN_UP` if there are too many rows, or ``stop`` is set.
     """
     while depth - floor >= 2:
         low, middle, high = ends[depth - 2], ends[depth - 1], ends[depth]

@@ -41,8 +41,6 @@ def mark_dominated(
 ) -> Any:
     """Set ``dominated`` for rows that can be replaced by another row at no loss, by substitution of one variable.
 
-    Parameters
-    ----------
     keys : uint64 (words, rows), ascending, the packed consumption in the lowest bits. values : (rows,).
     other_keys, other_values : the possible replacements, ascending: the same rows, or another range of the message's
         rows, which is then marked range by range.

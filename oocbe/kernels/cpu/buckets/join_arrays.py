@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 class TrieArrays(NamedTuple):
     """The keys of the tables to join, concatenated, and prices of their rows; independent of the dtype of values.
 
-    Attributes
-    ----------
     keys : each table's key words, (words, rows) flat.
     key_base, rows, row_base : (tables,), start of each one's keys, its number of rows, and that of the tables before.
     least : (tables,), minimum of each table's prices, in the dtype of the bounds.
@@ -44,8 +42,6 @@ class TrieArrays(NamedTuple):
 class TableArrays(NamedTuple):
     """The tables to join, concatenated, as the leaves read them.
 
-    Attributes
-    ----------
     keys : each table's key words, (words, rows) flat. values : of each row.
     key_base, value_base : (tables,), start of each one's keys and values.
     limbs : (tables,), values that each row has: 1, or the limbs of its count (:mod:`oocbe.tables.limbs`).
@@ -61,8 +57,6 @@ class TableArrays(NamedTuple):
 class RunArrays(NamedTuple):
     """The runs of the separator, one a level, the most significant first; and the tables in each.
 
-    Attributes
-    ----------
     word, shift, mask : (levels,), the run's bit field in the separator's key.
     size : (levels,), values of a run that no table contains; 0 for other runs.
     part_start : (levels + 1,), the parts of each level, one for each of its tables.
@@ -82,8 +76,6 @@ class RunArrays(NamedTuple):
 class LookupArrays(NamedTuple):
     """The lookups of a walk: bit sets of constraints by level; then masks and functions at the leaves.
 
-    Attributes
-    ----------
     level_start : (levels + 3,), the lookups of each level, then the masks, then the functions.
     segment_start : (lookups + 1,), the segments of each lookup: fields of the key that form its index.
     segment_middle : (bit sets,), segments before it read the level's own run, the others the runs above.
@@ -113,8 +105,6 @@ class LookupArrays(NamedTuple):
 class LeafArrays(NamedTuple):
     """The eliminated variable, and the lookups for its values.
 
-    Attributes
-    ----------
     size : of its domain. mask : its bit field, the lowest of each key except for a consumption.
     mask_words : words of a set of its values.
     masks : sets of permitted values, concatenated, one for each index of each lookup.
@@ -131,8 +121,6 @@ class LeafArrays(NamedTuple):
 class SemiringCodes(NamedTuple):
     """The operations of the join and the elimination.
 
-    Attributes
-    ----------
     combination, marginalisation : codes of :mod:`oocbe.model.semiring`. one : the neutral element of the combination.
     limbs : number of limbs of each result count (:mod:`oocbe.tables.limbs`); None for plain numbers: leaves with
         consumptions are then compiled without the code for counts.
@@ -147,8 +135,6 @@ class SemiringCodes(NamedTuple):
 class BoundArrays(NamedTuple):
     """A lower bound for rows; :mod:`oocbe.elimination.engine.row_bound` defines its scale.
 
-    Attributes
-    ----------
     level_start : (levels + 1,), the bound's tables for each level.
     word, shift, mask : (tables,), the bit field of the separator's key that indexes a table.
     base : (tables,), start of each in ``entries``.
@@ -172,8 +158,6 @@ class ConsumptionArrays(NamedTuple):
     """Consumptions of linear constraints in the lowest field of rows' keys
     (:mod:`oocbe.elimination.engine.consumption`).
 
-    Attributes
-    ----------
     bits : of that field; 0 if rows carry none.
     limit, guards : all limits, packed, with all guard bits set; the guard bits.
     group_shift : consumptions are compared if they agree in the bits from here on.
@@ -242,8 +226,6 @@ class JoinProgram(NamedTuple):
 class Frontier(NamedTuple):
     """Partial walks, or leaves: prefixes of separator keys in ascending order, each with its rows of every table.
 
-    Attributes
-    ----------
     keys : uint64 (items, words). low, high : int64 (items, tables), row range of each table.
     reached : (items,), sum of the bound tables of the levels before, in the dtype of the bounds.
     """
@@ -272,8 +254,6 @@ class Frontier(NamedTuple):
 class SharedCounts(NamedTuple):
     """Data shared by all walks of a bucket.
 
-    Attributes
-    ----------
     made : int64 (2,), rows and steps so far, updated periodically. Threads add without a lock, so it may be slightly
         too small; the caller checks the rows at the end.
     stop : int64 (1,); a nonzero value makes all walks give up soon.
@@ -286,8 +266,6 @@ class SharedCounts(NamedTuple):
 class WalkState(NamedTuple):
     """Position of a walk, which makes it resumable; all arrays belong to it.
 
-    Attributes
-    ----------
     key : uint64 (words,), the assigned part of the separator's key.
     low, high : (levels + 1, tables), each table's rows that match the levels before.
     position : (levels + 1, tables + 1), the next row of each table at each level; last, the enumerated value.
@@ -332,8 +310,6 @@ class WalkState(NamedTuple):
 class WalkLists(NamedTuple):
     """Lists for leaves with consumptions: :mod:`oocbe.kernels.cpu.buckets.consumption_runs`.
 
-    Attributes
-    ----------
     amounts, worths : int64 and value dtype (lists, room), consumptions and values; counts of limbs as in
         :mod:`oocbe.kernels.cpu.buckets.limb_leaf`, (lists, room * limbs). run_ends : (runs + 1,).
     """
@@ -346,8 +322,6 @@ class WalkLists(NamedTuple):
 class LeafScratch(NamedTuple):
     """Scratch of a leaf.
 
-    Attributes
-    ----------
     indices : int64 (lookups,), of its masks and functions. places : int64 (2, tables).
     product : uint64 (2, limbs), of its counts.
     """
@@ -360,8 +334,6 @@ class LeafScratch(NamedTuple):
 class LeafOutput(NamedTuple):
     """Rows of a message, with free capacity.
 
-    Attributes
-    ----------
     keys : uint64 (words, capacity), of the separator, ascending. values : (capacity,), flat: limbs of counts.
     """
 
@@ -374,8 +346,6 @@ class LeafPruning(NamedTuple):
 
     The bound is ``reached`` plus the row's value times ``scale``.
 
-    Attributes
-    ----------
     prunes : whether rows are compared at all. slack, scale : in the dtype of the bounds.
     """
 
@@ -387,8 +357,6 @@ class LeafPruning(NamedTuple):
 class LeafRows(NamedTuple):
     """One leaf of a walk.
 
-    Attributes
-    ----------
     low, high : (tables,), each table's rows.
     indices, base : (lookups,), the index of each mask and function, and the start of its entries.
     mask_from, mask_to, function_to : masks are mask_from to mask_to - 1, functions mask_to to function_to - 1.

@@ -45,8 +45,6 @@ def high_half(a: Any, b: Any) -> Any:
 def multiplied(product: Any, filled: Any, values: Any, first: Any, limbs: Any) -> Any:
     """Multiply a number by another one in place; returns its new number of limbs.
 
-    Parameters
-    ----------
     product : uint64 (2, capacity), the number in row 0; row 1 is overwritten. The result is truncated to the capacity.
     filled : limbs of the number. values, first, limbs : the factor, ``values[first : first + limbs]``.
     """
@@ -134,17 +132,13 @@ def combine_counts(
 ) -> Any:
     """All sums of a consumption of a list and one of a table, ascending, each with the sum of its products.
 
-    Parameters
-    ----------
     lists : ``WalkLists``, with :data:`COUNT_LISTS` lists of consumptions; overwritten from :data:`HEAP` on.
     source, size : a list, and the number of its rows. target : the list that is written.
     tables, t, begin, rows : ``TableArrays``; the table, its first row, and their number, at least 1.
     rule : limit with all guard bits, guard bits, consumption bits of a key, maximum number of rows, and ``product`` as
         for :func:`multiplied`. stop : int64 (1,), read at each step.
-
-    Returns
-    -------
-    Rows of the target; ``GIVEN_UP`` if there are too many, or ``stop`` is set; ``NO_ROOM`` if they exceed its capacity.
+    Returns rows of the target; ``GIVEN_UP`` if there are too many, or ``stop`` is set; ``NO_ROOM`` if they exceed its
+    capacity.
     """
     amounts, worths, keys = lists.amounts, lists.worths, tables.keys
     limit, guards, mask, most, product = rule

@@ -32,8 +32,6 @@ def merge_constraints(
 ) -> Any:
     """Conjunction of packed constraints over a merged index and one more variable, as a bit set.
 
-    Parameters
-    ----------
     pool : uint8, concatenated packed constraints (1: permitted). offsets : int64 (parts,), start of each.
     segment_start : int64 (parts + 1,); segments map bits of the merged index to each part's index.
     segment_shift, segment_mask, segment_place : uint64.
@@ -113,8 +111,6 @@ def merge_bound_tables(
 ) -> Any:
     """Add small tables up over joint indices.
 
-    Parameters
-    ----------
     tables : int64 or float64, concatenated. offsets, sizes : int64 (tables,), start and size of each.
     groups : int64 (tables,), the merged table of each.
     places, bits : int64 (tables,), the bits of the merged table's index that belong to each table.

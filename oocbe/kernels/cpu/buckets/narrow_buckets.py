@@ -26,8 +26,6 @@ LEAST, GREATEST, ADDED, ADDED_LOGARITHMS = range(4)
 class NarrowLayout(NamedTuple):
     """The tables of all buckets.
 
-    Attributes
-    ----------
     order : int64 (variables,). sizes : int64 (variables,), of the domains.
     table_starts, table_members : int64 (tables + 1,) and int32, the scopes; in messages the variable eliminated next
         first.

@@ -27,8 +27,6 @@ def add_penalties(
 ) -> Any:
     """Sum of the worst-case losses of b in a's place over the factors of variable v that lie ahead.
 
-    Parameters
-    ----------
     v, size : the variable and its domain size.
     use_start, use_factor, use_offset : CSR; factors over each variable, and start of their matrix.
     matrices : int64 or float64; a factor's (size, size) matrix for a variable, entry [a, b].
@@ -82,8 +80,6 @@ def collect_substitutions(
 ) -> Any:
     """Promising substitutions for every variable of a separator, concatenated CSRs.
 
-    Parameters
-    ----------
     separator : int64, variables. sizes : int64 (variables,). largest_domain : variables with more values are left out.
     factors : (use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard), as for :func:`add_penalties`.
     ahead, inside, blocked : as for :func:`add_penalties`.

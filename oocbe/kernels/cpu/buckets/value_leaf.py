@@ -35,8 +35,6 @@ def join_values(
 ) -> Any:
     """Value of one leaf: (whether any value of the variable is feasible, the reduced value).
 
-    Parameters
-    ----------
     tables, leaf, semiring, here : ``TableArrays``, two parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     limbs : of the semiring; None for plain numbers.

@@ -53,8 +53,6 @@ def walk_on(
     bounds serves all messages. All arguments but numbers are named tuples as plain tuples, because Numba takes three
     times as long to type named ones at a call.
 
-    Parameters
-    ----------
     tries, runs, lookups, bounds, shared, state : of :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     items : (keys, low, high), the start of each walk: fields of ``Frontier``. last : one past the last item.
     levels : (first, last), of the items, and where the walk ends.

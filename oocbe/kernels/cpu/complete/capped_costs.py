@@ -28,16 +28,11 @@ LEAST_RUN = 8
 def add_capped(target: NDArray[Any], part: NDArray[Any], axes: Sequence[tuple[int, int]], cap: int, limit: int) -> None:
     """Add a small table to a large one in place; cells at or above the limit, before or after, are set to the cap.
 
-    Parameters
-    ----------
     target : int32 or int64 (cells,), in 0 to ``cap``. part : of that dtype, in -``cap`` to ``cap``, such that no sum
         is negative.
     axes : of the target, the fastest first: size, and stride of the part along it (0, or contiguous). limit : at most
         ``cap``; the dtype holds twice the cap.
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came; some cells are then already updated.
+    Raises TimeLimitError: the deadline of the enclosing block came; some cells are then already updated.
     """
     walk, number = _walk(axes), target.dtype.type
     count = len(walk.blocks)
@@ -118,8 +113,6 @@ def _add(
 ) -> None:
     """Add a small table to a large one; cells at or above the limit, before or after, are set to the cap.
 
-    Parameters
-    ----------
     target, part, cap, limit : as for :func:`add_capped`, the latter two of the target's dtype.
     blocks, bases : int64, numbers of blocks of the target, and start of the part's positions in each.
     inner : int64 (runs of a block,). run : cells of a run. step : of the part along a run, 0 or 1.

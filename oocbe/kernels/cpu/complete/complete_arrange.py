@@ -34,8 +34,6 @@ LONGEST_PREFIX = 1 << 12
 class Arrangement:
     """A bucket with a contiguous inner loop.
 
-    Attributes
-    ----------
     functions : strides of (run, outer axes of the result, eliminated axes); along the run 1 or 0.
     sizes : of those axes. eliminated : number of eliminated axes, the last ones.
     order : the result's axes in the order of computation, or None for their own order.

@@ -23,8 +23,6 @@ def cells_of_rows(
 ) -> NDArray[np.int64]:
     """Cell of each row: int64 (rows,).
 
-    Parameters
-    ----------
     keys : uint64 (words, rows).
     fields : int64 (fields, 4), word, shift, bits, and stride of the field in cells.
     """
@@ -53,8 +51,6 @@ def rows_of_cells(
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
     """Keys uint64 (words, rows) and values (rows,) of the feasible cells, in the order of the cells.
 
-    Parameters
-    ----------
     values, feasible : (cells,), of cells from ``first`` on.
     sizes : int64 (variables,), domain sizes, the fastest variable first.
     places : int64 (variables, 2), word and shift of each variable's field.

@@ -16,16 +16,11 @@ MAX_DEGREE, MIN_DEGREE, MAX_ANCESTORS = 0, 1, 2
 def search_depth_first(start: Any, neighbours: Any, root: Any, rule: Any, parent: Any, depth: Any, stop: Any) -> Any:
     """Visit the connected component of a root; ties go to the lowest index.
 
-    Parameters
-    ----------
     start : int64 (vertices + 1,), start of each vertex's neighbours in ``neighbours``, int64, ascending.
     rule : :data:`MAX_DEGREE`, :data:`MIN_DEGREE`, or :data:`MAX_ANCESTORS`, with ties as MAX_DEGREE.
     parent, depth : int64 (vertices,), written for visited vertices; the root's parent is -1.
     stop : int64 (1,); a nonzero value ends the search.
-
-    Returns
-    -------
-    int64, the vertices in the order of the visit.
+    Returns int64, the vertices in the order of the visit.
     """
     count = len(start) - 1
     is_visited = np.zeros(count, dtype=np.bool_)
@@ -69,14 +64,9 @@ def search_depth_first(start: Any, neighbours: Any, root: Any, rule: Any, parent
 def list_separators(start: Any, neighbours: Any, order: Any, parent: Any, depth: Any, sizes: Any, stop: Any) -> Any:
     """The separators of a search's pseudo-tree, and the total cells of its messages as complete tables.
 
-    Parameters
-    ----------
     start, neighbours, order, parent, depth, stop : of the search. sizes : int64 (vertices,), of domains.
-
-    Returns
-    -------
-    Pairs, two int64 arrays of equal length: a vertex of the order, and a vertex of its separator, an ancestor; pairs of
-    ancestors visited last come first. And float64, the cells.
+    Returns pairs, two int64 arrays of equal length: a vertex of the order, and a vertex of its separator, an ancestor;
+    pairs of ancestors visited last come first. And float64, the cells.
     """
     latest = np.full(len(start) - 1, -1, dtype=np.int64)
     cells = np.ones(len(start) - 1)

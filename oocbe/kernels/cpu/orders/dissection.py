@@ -192,8 +192,6 @@ def dissect(starts: Any, neighbours: Any, leaf: Any, pairs: Any, seed: Any, hurr
     """Rank of each vertex in a nested dissection, int64 (vertices,): 0 in a part that is not divided, and more in a
     separator than in all parts that it leaves.
 
-    Parameters
-    ----------
     starts, neighbours : the graph. leaf : most vertices of a part that is not divided. pairs : of ends of flows that
         are tried for each separator.
     hurry, stop : int64 (1,); if one is nonzero, no part is divided any more.

@@ -38,8 +38,6 @@ def estimate_rows(
 ) -> Any:
     """Estimated feasible rows of every separator, float64 (separators,).
 
-    Parameters
-    ----------
     starts, separators : int64 (separators + 1,) and int32: start of each, and its variables.
     sizes : int64 (variables,); variables with more than 64 values count as unconstrained.
     use_start, neighbour, offset : CSR of pairwise constraints by variable; with u = x, the neighbour may take the

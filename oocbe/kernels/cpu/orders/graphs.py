@@ -41,15 +41,10 @@ def turned(starts: Any, members: Any, count: Any) -> Any:
 def graph_of_scopes(starts: Any, members: Any, count: Any, most: Any, stop: Any) -> Any:
     """The vertices in a common scope with each of ``count`` vertices.
 
-    Parameters
-    ----------
     starts, members : int64 (scopes + 1,) and int32, the scopes. most : limit of the total number of neighbours; beyond
         it the result is incomplete.
     stop : int64 (1,); a nonzero value has the same effect.
-
-    Returns
-    -------
-    int64 (count + 1,) and int32, the neighbours; whether the result is complete.
+    Returns int64 (count + 1,) and int32, the neighbours; whether the result is complete.
     """
     use_start, uses = turned(starts, members, count)
     ends = np.zeros(count + 1, dtype=np.int64)
@@ -80,16 +75,11 @@ def separators_of(starts: Any, neighbours: Any, order: Any, most: Any, stop: Any
     A separator consists of the later neighbours of the vertex and the members of the separators that begin with it: the
     time is linear in the total number of members.
 
-    Parameters
-    ----------
     starts, neighbours : the graph. order : int64 (vertices,). most : limit of the total number of members; beyond it
         the result is incomplete.
     stop : int64 (1,); a nonzero value has the same effect.
-
-    Returns
-    -------
-    int64 (vertices + 1,) and int32, the separators by elimination position, their members in elimination order; whether
-    the result is complete.
+    Returns int64 (vertices + 1,) and int32, the separators by elimination position, their members in elimination order;
+    whether the result is complete.
     """
     count = len(order)
     position = np.empty(count, dtype=np.int64)

@@ -80,8 +80,6 @@ def greedy_order(
 ) -> Any:
     """One greedy order and the number of assignments of its separators without hard constraints; random tie-breaking.
 
-    Parameters
-    ----------
     adjacency : uint64 (vertices, words), symmetric, zero diagonal; destroyed: row v ends as v's separator.
     weights : float64 (vertices,), for weighted min-fill, such as bits of the domain.
     criterion : one of the three codes above.
@@ -89,11 +87,8 @@ def greedy_order(
     most : float64; limit of the total number of assignments; beyond it the remaining vertices are in arbitrary order.
     hurry : int64 (1,); if nonzero, the fast criterion min-degree selects the remaining vertices.
     stop : int64 (1,); a nonzero value ends the search, with the remaining vertices in arbitrary order.
-
-    Returns
-    -------
-    int64 (factors,) : the order, the vertex eliminated first at the front. float64 : sum over separators of 2 to the
-        power of their total weight.
+    Returns int64 (factors,) : the order, the vertex eliminated first at the front. float64 : sum over separators of 2
+    to the power of their total weight.
     """
     np.random.seed(seed)
     n, words = len(factors), adjacency.shape[1]

@@ -110,8 +110,6 @@ def sparse_order(
 ) -> Any:
     """One greedy order and the number of assignments of its separators without hard constraints; ties go by number.
 
-    Parameters
-    ----------
     starts, neighbours : the graph (:mod:`oocbe.kernels.cpu.orders.graphs`).
     weights, criterion, seed, factors, most, hurry, stop : as for
         :func:`oocbe.kernels.cpu.orders.greedy_order.greedy_order`.
@@ -119,10 +117,8 @@ def sparse_order(
     floor : float64; minimum score. If positive, ties go to the vertex that is unchanged for longest, which gives
         shallow trees of messages.
     give_up : int64 (1,); a nonzero value has the effect of an exceeded limit.
-
-    Returns
-    -------
-    int64 (vertices,) : the order. float64 : sum over separators of 2 to the power of their total weight, without hubs.
+    Returns int64 (vertices,) : the order. float64 : sum over separators of 2 to the power of their total weight,
+    without hubs.
     """
     np.random.seed(seed)
     count = len(starts) - 1

@@ -104,17 +104,12 @@ def _window_graph(
 def improve_windows(graph: Any, plan: Any, heat: Any, limits: Any, seed: Any, hurry: Any, stop: Any) -> Any:
     """An order with disjoint windows ordered anew; none of them has more assignments than before.
 
-    Parameters
-    ----------
     graph : starts, neighbours and weights, as for :func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`.
     plan : an order, and the two arrays of its separators (:func:`oocbe.kernels.cpu.orders.graphs.separators_of`).
     heat : float64 (variables,), cost of each message; windows are about those that cost most.
     limits : most variables of a window, number of windows, greedy orders of each.
     hurry, stop : int64 (1,); if one is nonzero, the remaining windows stay as they are.
-
-    Returns
-    -------
-    int64 (variables,) : the order. float64 : assignments of all separators by which it has fewer.
+    Returns int64 (variables,) : the order. float64 : assignments of all separators by which it has fewer.
     """
     (starts, neighbours, weights), (order, ends, members), (size, windows, trials) = graph, plan, limits
     np.random.seed(seed)

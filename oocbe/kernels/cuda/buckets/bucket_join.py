@@ -119,8 +119,6 @@ class _Descent:
 class DeviceProgram:
     """A join program's arrays and the tables' addresses on the device.
 
-    Parameters
-    ----------
     program : the bucket, without consumption in its rows.
     tables : device keys uint64 (words, rows) and values of each table, (rows,), or (rows, limbs) of counts
         (:mod:`oocbe.tables.limbs`) if the program makes counts; kept alive by this object.
@@ -196,10 +194,8 @@ class DeviceProgram:
     def join(self, row_limit: int) -> tuple[Any, Any]:
         """Keys uint64 (words, rows), ascending, and values (rows,) or (rows, limbs), on the device.
 
-        Raises
-        ------
-        RowLimitError : more than ``row_limit`` rows.
-        cupy's OutOfMemoryError : device memory ran out, even with smaller pieces.
+        Raises RowLimitError: more than ``row_limit`` rows; cupy's OutOfMemoryError: device memory ran out, even with
+        smaller pieces.
         """
         may_share = self._may_share
         parts = self._parts(_Descent(self._root, 0), row_limit)

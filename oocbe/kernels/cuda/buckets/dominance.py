@@ -26,8 +26,6 @@ def drop_dominated(
 ) -> tuple[Any, Any]:
     """Rows that no substitution of one variable dominates, on the device, in their order.
 
-    Parameters
-    ----------
     keys : device uint64 (words, rows), ascending. values : device (rows,).
     fields : uint64 (variables, 3), word, shift and mask of each substitutable variable.
     start_offset, start, target, penalty : substitutions of value a of variable v are start[start_offset[v] + a] up to,

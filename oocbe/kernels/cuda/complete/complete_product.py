@@ -46,8 +46,6 @@ VALUES_A_THREAD = 64
 class Product:
     """A bucket as a product of two sides.
 
-    Attributes
-    ----------
     left, right : numbers of the functions of each side.
     batch, rows, columns, shared : axes of both sides and the result, of the left side and the result, of the right side
         and the result, and of both sides but not the result.
@@ -122,8 +120,6 @@ def _sides(kept: Sequence[Axis], gone: Sequence[Axis], f: int, g: int) -> Produc
 def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellOperation) -> None:
     """Compute the result of a product.
 
-    Parameters
-    ----------
     values : of each function. out : (result cells,), overwritten.
     """
     dtype = operation.dtype

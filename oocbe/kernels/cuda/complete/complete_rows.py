@@ -47,8 +47,6 @@ def rows_of_cells(
 ) -> tuple[Any, Any]:
     """Keys uint64 (words, rows), ascending, and values (rows,) of the feasible cells.
 
-    Parameters
-    ----------
     values : (cells,), in any order of the variables.
     sizes, steps : int64 (variables,), domain sizes and strides in cells, the least significant variable first.
     places : int64 (variables, 2), word and shift of each variable's field, the words in ascending order.

@@ -51,9 +51,7 @@ def reduce_runs(values: Any, kept: Sequence[Axis], gone: Sequence[Axis], operati
 
     kept, gone : axes with strides in the table and in the result, the latter 0 for eliminated ones.
 
-    Returns
-    -------
-    (parts, result cells), in the order of the result's strides; the parts remain to be marginalised.
+    Returns (parts, result cells), in the order of the result's strides; the parts remain to be marginalised.
     """
     axes = _as_it_lies([*kept, *gone])
     if axes is None or operation.marginalisation == Marginalisation.LOG_SUM_EXP or not gone:

@@ -16,8 +16,6 @@ from oocbe.model.semiring import Combination
 class CellOperation:
     """A semiring's operations on values of a dtype.
 
-    Attributes
-    ----------
     combination, marginalisation : codes of :mod:`oocbe.model.semiring`.
     dtype : of all values.
     infeasible, limit : scalars of the dtype; see :mod:`oocbe.model.infeasible`. limit 0: no limit.

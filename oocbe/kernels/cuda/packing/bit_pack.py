@@ -58,8 +58,6 @@ TARGET = np.dtype(
 class Wanted(NamedTuple):
     """Rows of a chunk to be unpacked.
 
-    Attributes
-    ----------
     chunk : uint64 (words,) on the device, validated. rows : rows in it.
     out : (wanted rows,) on the device, of the packed dtype; overwritten with the rows from ``start`` on.
     """
@@ -100,8 +98,6 @@ class Column(NamedTuple):
 class ChunkSummary:
     """Summary of a packed column for the host.
 
-    Attributes
-    ----------
     payload_words : of the chunk. first, last : the first and the last item, as unsigned 64-bit words.
     extent : least and greatest item of signed integers, otherwise None.
     """
@@ -115,8 +111,6 @@ class ChunkSummary:
 class Measured:
     """Columns to be packed, after the measurement of their blocks; the summaries are copied to the host asynchronously.
 
-    Parameters
-    ----------
     columns : on the device.
     """
 

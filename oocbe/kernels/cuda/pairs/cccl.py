@@ -36,8 +36,6 @@ _calls = Lock()
 class Buffers:
     """Input and output buffers of a sort.
 
-    Attributes
-    ----------
     columns, payloads : two arrays each of a length, uint64, and uint32 or uint64; the first ones hold the rows.
     to_and_fro : whether all of them may be overwritten; otherwise only the second ones, and the sort makes copies.
     """

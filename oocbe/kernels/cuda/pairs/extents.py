@@ -22,8 +22,6 @@ BLOCKS = 4
 class Extents:
     """Starts the search for the least and greatest value of columns; later work does not delay it.
 
-    Parameters
-    ----------
     columns : int32 or int64 (rows,) each, with a row at least.
     """
 

@@ -26,8 +26,6 @@ MOST_RUNS = 1 << 32
 class Runs:
     """One table's runs.
 
-    Attributes
-    ----------
     heads : the first row of each run, marked.
     starts : int64 (runs + 1,); None for dense values.
     sets : uint32 or uint64 (runs,), a bit for each occurring eliminated value; None if these have too many bits.
@@ -62,8 +60,6 @@ def find_runs(
 ) -> Runs:
     """Runs of a table in which each run's rows are adjacent.
 
-    Parameters
-    ----------
     heads : the first rows of the runs, which differ from the previous row in another bit than the eliminated ones.
     eliminated, plan : moves of the eliminated values into one word, and of the others into the result's key.
     set_bits : 32 or 64, the width of a set of eliminated values; 0: they are listed instead.

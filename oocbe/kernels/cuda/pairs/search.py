@@ -27,9 +27,7 @@ def rows_around(
     Returns the index of their first row, and their keys uint64 (words, n) in host memory; n is at most
     :data:`SAMPLES`, or twice the number of rows with such keys.
 
-    Raises
-    ------
-    ResourceError : device memory ran out.
+    Raises ResourceError: device memory ran out.
     """
     low, high = 0, keys.shape[1]
     least = key_number(first[:, np.newaxis], 0)

@@ -35,8 +35,6 @@ COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS = range(5)
 class Marked:
     """Selected rows.
 
-    Attributes
-    ----------
     bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
     before : int64 (words + 1,), marked rows before each word, all marked rows last.
     rows : total number of rows.
@@ -117,12 +115,7 @@ def empty_bits(rows: int) -> Any:
 
 
 def packed_masks(masks: NDArray[np.uint64]) -> Any:
-    """Masks as the kernels' struct.
-
-    Raises
-    ------
-    UnsupportedError : more words than the struct holds.
-    """
+    """Masks as the kernels' struct. Raises UnsupportedError: more words than the struct holds."""
     if len(masks) > MOST_WORDS:
         raise UnsupportedError(f"the cuda backend has keys of up to {64 * MOST_WORDS:,} bits; use the cpu backend")
     return _packed_masks(masks.tobytes())

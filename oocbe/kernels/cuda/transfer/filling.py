@@ -58,8 +58,6 @@ class _Filled(NamedTuple):
 class PoolFilling:
     """Pieces filled by a pool's threads; columns in pinned memory are used directly.
 
-    Parameters
-    ----------
     pieces : columns of each. threads : of the pool. host_bytes : limit of pinned memory for pieces; None: no limit.
     """
 
@@ -134,8 +132,6 @@ class PoolFilling:
 class RingFilling:
     """Parts of arrays, copied by threads around a ring of pinned memory without the interpreter.
 
-    Parameters
-    ----------
     columns : arrays, contiguous each; their parts follow one another (:func:`parts_of`).
     threads : number of copying threads. host_bytes : limit of pinned memory, at least two parts; None: no limit.
     """
@@ -174,9 +170,7 @@ class RingFilling:
     def take(self) -> Any:
         """The next part in pinned memory; waits for it.
 
-        Raises
-        ------
-        StoppedError : the ring was stopped. InternalError : a thread ended early.
+        Raises StoppedError: the ring was stopped; InternalError: a thread ended early.
         """
         while not self._filled.min() > self._next:
             self._free_places()

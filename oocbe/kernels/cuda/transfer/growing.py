@@ -81,8 +81,6 @@ class GrowingMemory:
 class Pinning:
     """Threads that pin memories up to wanted sizes; :meth:`close` ends them.
 
-    Parameters
-    ----------
     memories : of a result's columns.
     """
 

@@ -36,8 +36,6 @@ class PinnedMemory:
     Regions stay pinned until a request does not fit any of them: then entirely free regions are returned to the system
     before a new one is allocated.
 
-    Parameters
-    ----------
     make_region : returns a fresh region of a size in bytes.
     """
 
@@ -49,9 +47,7 @@ class PinnedMemory:
     def take(self, nbytes: int) -> Bytes:
         """An uninitialised array of ``nbytes`` bytes.
 
-        Raises
-        ------
-        MemoryError : the system has no memory left, or does not pin it.
+        Raises MemoryError: the system has no memory left, or does not pin it.
         """
         with self._lock:
             for region in self._regions:
@@ -85,12 +81,7 @@ class PinnedMemory:
 
 
 def pinned_region(nbytes: int) -> Region:
-    """A fresh region of pinned memory.
-
-    Raises
-    ------
-    MemoryError : the system has no memory left, or does not pin it.
-    """
+    """A fresh region of pinned memory. Raises MemoryError: the system has no memory left, or does not pin it."""
     memory = touched(nbytes)
     pin(memory)
     return Region(memory, partial(unpin, memory.ctypes.data))
@@ -117,9 +108,7 @@ def unpin(address: int) -> None:
 def touched(nbytes: int) -> Bytes:
     """Fresh zeroed memory (nbytes,) with existing pages, in large pages if the system has them.
 
-    Raises
-    ------
-    MemoryError : the system has no memory left.
+    Raises MemoryError: the system has no memory left.
     """
     try:
         array = fresh_memory(nbytes)

@@ -69,8 +69,6 @@ class Readback(HostNumbers):
     """Starts a copy of small arrays of one dtype to the host after the work queued so far; later work does not delay
     it.
 
-    Parameters
-    ----------
     arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each.
     """
 

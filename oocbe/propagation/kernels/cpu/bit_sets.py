@@ -70,8 +70,6 @@ def update_rows(table: Any, alive: Any, level: Any, trail: Any, gone: Any, left:
 
     By the values that went where these are fewer than those that stayed, by those that stayed otherwise.
 
-    Parameters
-    ----------
     table : :class:`BitTable`; rows left, the list of words and ``seen`` are changed.
     alive : uint8, flags of all domains. level : another number after each step of a search down or back.
     trail : with room for all words once more.

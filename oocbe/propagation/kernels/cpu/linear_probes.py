@@ -208,8 +208,6 @@ def propagate_probes(
 ) -> Any:
     """Propagate the probes from ``first`` to ``last``.
 
-    Parameters
-    ----------
     rows : :class:`~oocbe.propagation.kernels.cpu.linear_rows.LinearRows`. lower, upper : float64 (variables,), a
         fixpoint that all probes begin with; not changed.
     exact : its :class:`Activities`. state : :func:`state_of` these.

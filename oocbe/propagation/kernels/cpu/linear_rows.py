@@ -173,8 +173,6 @@ def propagate_round(
     With all rows at once, the bounds that are reached do not depend on the rows' order: a new one counts where it is
     better than that before the round by as much as it must be, and the best of those stays.
 
-    Parameters
-    ----------
     rows : :class:`LinearRows`. old_lower, old_upper : float64 (variables,), bounds that activities are computed from.
     lower, upper : float64 (variables,), bounds that get better; the arrays before where each row sees what those before
         it found (algorithm 1), others where all rows see the bounds before the round (algorithm 2).

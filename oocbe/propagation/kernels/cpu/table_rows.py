@@ -62,8 +62,6 @@ def scan_table(
 ) -> Any:
     """Keep the values that some row has; returns how many rows are left.
 
-    Parameters
-    ----------
     codes : unsigned integers (rows of the table, arity), value indices; a variable's size stands for every value.
     rows : int32 or int64, its first ``count`` are the rows left, and are reordered. is_whole : whether all are left,
         and ``rows`` has not been filled yet.

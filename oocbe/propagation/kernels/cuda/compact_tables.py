@@ -102,8 +102,6 @@ def upload_codes(codes: NDArray[Any], itemsize: int) -> DeviceCodes:
 class CompactTables:
     """Tables and domains on CuPy's current device, with slots for the levels of a search.
 
-    Parameters
-    ----------
     scopes : variables of each table, one at least. codes : of each table, of one itemsize; tables may share them.
     rows : of each table, one at least. offsets : int64 (variables + 1,), where each variable's flags begin.
     flags, counts : the host's domains; uint8 (values,) by :func:`pinned_flags`, int64 (variables,) by :func:`pinned`.
@@ -193,8 +191,6 @@ class CompactTables:
 
         The host's flags and counts are changed with what goes.
 
-        Parameters
-        ----------
         source : slot of what was left when the domains were last asked about; target : where to keep what is left now.
         asks_all : whether all tables are asked; else those with a variable that lost values since, and, where the call
             before was not over, those that it would have gone on with.

@@ -56,8 +56,6 @@ class _Root(NamedTuple):
 class DeviceProbes:
     """A linear system in the memory of CuPy's current device, for any number of probes.
 
-    Parameters
-    ----------
     rows : with at least one row; fewer than 2^31 variables, 2^30 rows, and 2^32 entries.
     """
 

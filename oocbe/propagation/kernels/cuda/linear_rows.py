@@ -64,8 +64,6 @@ INTEGER = np.uint32(1 << 31)
 class Reached:
     """State after the last round.
 
-    Attributes
-    ----------
     lower, upper : float64 (variables,); where a round showed infeasibility, those before it.
     changes : how many bounds changed in each round; that which showed infeasibility is not counted.
     is_fixpoint : whether the last round changed nothing; where not, a round showed infeasibility, all rounds that were
@@ -85,8 +83,6 @@ class DeviceRows:
 
     Takes 12 bytes an entry (8 where all coefficients are float32 numbers), 25 a row and 33 a variable.
 
-    Parameters
-    ----------
     rows : with at least one row; at most 2^31 variables.
     renumbers : whether variables may have other numbers on the device than here.
     """

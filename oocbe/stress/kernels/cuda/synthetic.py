@@ -33,8 +33,6 @@ IS_WRONG = 4
 class TableRows:
     """Rows of a sorted synthetic table, generated on the device.
 
-    Parameters
-    ----------
     words : of a key. dtype : of the values. classes, fields, settings : of the table.
     """
 
@@ -65,8 +63,6 @@ class TableRows:
 class RowSums:
     """Checks rows of a result on the device; the sums of all rows add up.
 
-    Parameters
-    ----------
     fields : as for the loops. classes, settings : of each table; two for a join, one for a marginalisation.
     pieces : ``joined`` or ``reduced`` of the loops. eliminates : of a join.
     """
