@@ -43,11 +43,7 @@ def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.u
 
 
 class DeviceChunk(NamedTuple):
-    """Rows of a packed table that are on the device.
-
-    table : the table. start, stop : the rows.
-    columns : uint64 (words,) each, on the device: what :func:`packed_words` names.
-    """
+    """Rows ``start`` to ``stop`` of a packed table: uint64 ``columns`` on the device, of :func:`packed_words`."""
 
     table: PackedTable
     start: int
@@ -297,10 +293,7 @@ class PlainResult:
 
 
 class StoredResult:
-    """Cuts results, sorted end to end, into a stored table's chunks; what does not fill one waits for the next result.
-
-    writer : of the table, inside its ``with`` block.
-    """
+    """Cuts results, sorted end to end, into the chunks of an open writer's table; what fills none waits."""
 
     def __init__(self, writer: StoredTableWriter) -> None:
         self._writer = writer

@@ -84,10 +84,7 @@ def _by_rows(table: AnyTable) -> Table | StoredTable:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Different rows of a layout, ascending.
-
-    keys : uint64 (rows,), or where keys take several words, bytes that compare like them.
-    """
+    """Different rows of a layout, ascending: uint64 ``keys``; of several words, bytes that compare like them."""
 
     layout: Layout
     keys: NDArray[Any]

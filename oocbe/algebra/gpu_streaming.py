@@ -70,10 +70,7 @@ class DevicePlan:
 
     @classmethod
     def from_disk(cls, step: Step, tables: Sequence[TableLike], kernels: Backend) -> DevicePlan | None:
-        """The plan for tables on disk or packed; None also for others, and where the kernels work in main memory.
-
-        Their values' extents are known, and so is the result's dtype.
-        """
+        """The plan of tables on disk or packed, of known extents and dtype; None for others, or kernels in memory."""
         if kernels.name != "cuda" or not step.goes_through_device:
             return None
         found = (PackedTable.on_disk(table) if isinstance(table, StoredTable) else table for table in tables)
@@ -178,11 +175,7 @@ def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES) -> 
 
 
 class PiecesThroughDevice:
-    """One pass over all pieces with result values of one dtype.
-
-    plan : of the step. dtype : of the results' values.
-    result : takes the results, piece by piece, in their order.
-    """
+    """One pass of a plan over all pieces, in order, into a result with values of one dtype."""
 
     def __init__(
         self, plan: DevicePlan, dtype: np.dtype[Any], result: PackedResult | PlainResult | StoredResult

@@ -113,12 +113,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlacedTables:
-    """Resources of an operation.
-
-    kernels : the backend.
-    tables : the inputs; rows where the backend works once they are moved.
-    keeps : whether the result stays there.
-    """
+    """Backend and tables of an operation, placed where it works; ``keeps``: whether the result stays there."""
 
     kernels: Backend
     tables: tuple[Table, ...]
@@ -201,10 +196,7 @@ def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bo
 
 
 def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
-    """Variables that two tables share, in the order of the first one's scope.
-
-    Raises ModelError: the tables have different semirings, or a variable has different domain sizes.
-    """
+    """Variables that two tables share, in the first one's order; ModelError: other semirings or domain sizes."""
     if table1.semiring != table2.semiring:
         raise ModelError(
             f"tables of the {table1.semiring} and the {table2.semiring} semiring cannot be joined; "

@@ -19,19 +19,13 @@ Range = tuple[int, int]
 
 
 def reduced_dtype(values: NDArray[Any], semiring: Semiring, terms: int) -> np.dtype[Any]:
-    """Dtype that holds every marginalisation of up to ``terms`` of the values.
-
-    Raises ValueRangeError: a sum could leave int64.
-    """
+    """Dtype that holds any marginalisation of up to ``terms`` of the values; ValueRangeError: beyond int64."""
     dtype = _meeting_dtype(semiring, values.dtype)
     return dtype if dtype.kind == "f" else _holding(dtype, _reduced(_extents(values)[0], semiring, terms), semiring)
 
 
 def joined_dtype(values1: NDArray[Any], values2: NDArray[Any], semiring: Semiring, terms: int = 1) -> np.dtype[Any]:
-    """Dtype that holds every combination of a value of each array, and marginalisations of up to ``terms`` of them.
-
-    Raises ValueRangeError: a sum or product could leave int64.
-    """
+    """Dtype of combinations of a value of each array, and of ``terms`` of them; ValueRangeError: beyond int64."""
     dtype = _meeting_dtype(semiring, values1.dtype, values2.dtype)
     if dtype.kind == "f":
         return dtype

@@ -80,10 +80,7 @@ def result_memory(size: int | str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ColumnPool:
-    """Columns of a result in kept memory.
-
-    columns : one-dimensional, as long as there is room for. stretches : the memory of each.
-    """
+    """Columns of a result in kept memory, one-dimensional, as long as there is room, each in its ``stretches``."""
 
     columns: list[NDArray[Any]]
     stretches: list[Bytes]
@@ -225,10 +222,7 @@ class PooledColumns:
         return None if memories is None else cls(dtypes, memories)
 
     def bring_back(self, conveyor: Conveyor, found: Sequence[Any], start: int, expected: int) -> None:
-        """Start columns on the device on their way to rows ``start`` and following.
-
-        expected : rows of the whole result, approximately; so many are pinned by and by.
-        """
+        """Start columns on the device on their way to rows from ``start``; ``expected`` rows are pinned by and by."""
         from oocbe.kernels.cuda.transfer.growing import cut
 
         stop = start + len(found[0])

@@ -109,10 +109,7 @@ class SortedCuts:
         return [RowRanges(*part) for part in zip(starts, stops, strict=True)]
 
     def _edge_before(self, cut: RowRanges, row: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Start of a part of a cut, and end of the part before it, near a row of the first table.
-
-        No more rows of that table lie between than have to stay together.
-        """
+        """Start of a cut's part and end of the one before, near a row: between are no more rows than stay together."""
         place = self._keys[0].place(self._unit_of(row), cut.low[0], row)
         return self._starts(cut, place), self._stops(cut, place)
 

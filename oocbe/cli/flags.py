@@ -142,10 +142,7 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
 
 
 def options_from(parameters: Mapping[str, object]) -> SolveOptions:
-    """Options from the environment, overridden by the given flags.
-
-    parameters : of a command, by name. Those with the name of an option are flags, None if not given.
-    """
+    """Options from the environment, overridden by the flags given: parameters with an option's name, not None."""
     flags = {
         name: SolveOptions.parsed(name, parameters[name], f"--{name.replace('_', '-')}")
         for name in OPTIONS

@@ -28,10 +28,7 @@ COLUMNS = ("file", "status", "value", "bound", "seconds", "exit code", "error")
 
 
 def problem_files(given: Sequence[Path], format: str | None) -> list[Path]:
-    """The files given, and those of each folder given whose suffix is that of a format (with ``format``: all), by name.
-
-    Raises UsageError: a folder without such a file.
-    """
+    """Files, and those of folders by suffix (all with ``format``), by name; UsageError: a folder without any."""
     from oocbe.errors import UsageError
     from oocbe.formats.files import RECORDS, folder_description
     from oocbe.formats.registry import is_problem_file

@@ -61,10 +61,7 @@ def print_answer(
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """Print one JSON object on standard output; non-finite numbers are an error instead of ``NaN``.
-
-    Program, command and input are added (:func:`wrapped`).
-    """
+    """Print one JSON object with what :func:`wrapped` adds; non-finite numbers are an error, not ``NaN``."""
     with all_digits():
         text = json.dumps(wrapped(content), indent=2, allow_nan=False)
     defer_signals()
@@ -82,10 +79,7 @@ def defer_signals() -> None:
 
 
 def text_of_rows(rows: Iterable[tuple[str, object]]) -> str:
-    """Names and contents in two aligned columns, a line each; rows with an empty content are left out.
-
-    A mapping is seconds by phase, see :func:`times`.
-    """
+    """Names and contents in aligned columns, without empty ones; a mapping is seconds by phase (:func:`times`)."""
     with all_digits():
         shown = [
             (name, times(content) if isinstance(content, Mapping) else str(content))

@@ -79,10 +79,7 @@ class VerboseObserver(SilentObserver):
 
 
 class LogObserver(SilentObserver):
-    """Prints the latest bucket, bounds and incumbent once per interval, also during a long bucket.
-
-    A solve shorter than an interval prints nothing.
-    """
+    """Prints the latest bucket, bounds and incumbent after each interval, also during a long bucket."""
 
     def __init__(self) -> None:
         self._begin = self._told = time.monotonic()

@@ -78,11 +78,7 @@ def check_report(report: Path | None) -> None:
 def write_report(
     report: Path, problem: Problem, result: Result | TaskResult, options: SolveOptions, trace: Path | None
 ) -> None:
-    """Write the page.
-
-    problem : the solved problem. trace : file of the run's trace, or None.
-    Raises UsageError: matplotlib is missing, or the file cannot be written.
-    """
+    """Write the page, of a problem solved and its trace or None; UsageError: no matplotlib, or not writable."""
     from html import escape
 
     from oocbe.formats.files import write_bytes

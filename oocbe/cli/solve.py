@@ -333,10 +333,7 @@ def plan(
 
 
 def print_task(result: TaskResult, day: ImagingDay | None = None) -> None:
-    """Print a task's result the way ``solve`` prints an optimum: JSON, or rows (quiet: one line), then the answers.
-
-    day : of a SPOT5 file, to print assignments as photographs.
-    """
+    """Print a task's result as ``solve`` does, and its answers; ``day``: of SPOT5, to print photographs."""
     print_answer(result.to_json, result.facts(), result.status, result.value)
     if not prints_json():
         for line in task_answers(result, day):
@@ -357,10 +354,7 @@ def print_count(result: TaskResult) -> None:
 
 
 def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
-    """A line for each assignment of ``kbest`` and ``mpe``, and for each variable of marginals.
-
-    For a day of photographs, it lists the taken ones and the profit.
-    """
+    """A line an assignment, or a variable of marginals; of a day the photographs taken, and the profit."""
     for (value, labels), (_, assignment) in zip(result.labelled, result.assignments, strict=True):
         with all_digits():
             shown = f"{value}  "

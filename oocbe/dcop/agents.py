@@ -175,11 +175,7 @@ def load_loops(semiring: Semiring, dtype: np.dtype[Any], store: MessageStore, en
 
 
 class Agent:
-    """The agent of one variable.
-
-    share : its input. store : of its messages. engine : of its joins.
-    tables : form of its messages (:mod:`oocbe.elimination.buckets.forms`).
-    """
+    """The agent of a variable: its input, message store and engine, and the form of its messages, ``tables``."""
 
     def __init__(self, share: Share, store: MessageStore, engine: BucketEngine, tables: str) -> None:
         self._share = share

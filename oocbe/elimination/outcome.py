@@ -42,10 +42,7 @@ def result_of_elimination(
     backend: str,
     attempts: int = 0,
 ) -> Result:
-    """Everything but times and memory, after elimination without bounds.
-
-    order : it was along. dtype : of the messages' values. attempts : that were given up before.
-    """
+    """All but times and memory, without bounds; ``dtype``: of messages; ``attempts``: given up before."""
     semiring = problem.semiring
     value, notes = unscaled(outcome, semiring)
     if attempts:

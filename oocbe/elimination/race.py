@@ -40,12 +40,7 @@ CAP_FACTOR = 8
 
 @dataclass
 class RaceWinner:
-    """The winner of a race.
-
-    choice : its order. prepared, outcome : its forward pass.
-    store : holds its messages; the caller closes it.
-    attempts : runs that were given up.
-    """
+    """Order, forward pass and open ``store`` of the winner, which the caller closes, and the ``attempts`` given up."""
 
     choice: OrderChoice
     prepared: Prepared

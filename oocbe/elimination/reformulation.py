@@ -82,10 +82,7 @@ class Reformulation:
         return bound, value
 
     def result(self, result: Result) -> Result:
-        """The result of the original from that of the rewritten problem.
-
-        Raises InternalError: the assignment does not have its value in the original.
-        """
+        """The original's result from the rewritten problem's; InternalError: the assignment has not its value there."""
         original, (bound, value) = self.original, self.bounds(result.bound, result.value)
         assignment = None if result.assignment is None else self.lift(result.assignment)
         if self.is_checked:

@@ -26,10 +26,7 @@ from oocbe.tables.table import format_bytes
 
 
 class Budget:
-    """Limit of the bytes in use at a time.
-
-    limit : bytes; None: 80 % of the memory of the control group or the machine.
-    """
+    """Limit of the bytes in use at a time; None: 80 % of the memory of the control group or the machine."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = default_memory_limit() if limit is None else limit
@@ -44,11 +41,7 @@ class Budget:
 
     @contextmanager
     def reserve(self, owner: str, nbytes: int) -> Iterator[None]:
-        """Reserve some bytes within the block.
-
-        Raises ResourceError: not enough are left; the message has the requested, used and limit bytes, and all
-        reservations.
-        """
+        """Reserve bytes within the block; ResourceError, which lists all reservations: too few are left."""
         self._take(owner, nbytes)
         try:
             yield

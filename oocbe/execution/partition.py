@@ -99,11 +99,7 @@ class BitWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """All rows of each source in a range of common keys.
-
-    inputs : the rows, as slices.
-    fits : whether they fit in a piece; if not, all of them have the same common key.
-    """
+    """All rows of each source in a range of common keys, as slices; ``fits``: in a piece; else they share one key."""
 
     inputs: tuple[JoinInput, ...]
     fits: bool

@@ -139,10 +139,7 @@ class InMemorySource(EvenStretches):
 
 
 class ChunkCache:
-    """Thread-safe cache of decoded chunks of stored tables: the most recent ones within a limit, at least one.
-
-    limit : bytes of keys and values.
-    """
+    """Thread-safe cache of the last decoded chunks: at least one, and up to ``limit`` bytes of keys and values."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -349,10 +346,7 @@ def source_of(table: Table | StoredTable | PackedTable) -> Source:
 
 
 class Buffers:
-    """Arrays of one stream, allocated on first use and reused for every piece of the stream.
-
-    New memory costs more than writing the rows: the system clears each page first.
-    """
+    """Arrays of a stream, reused for each piece, as the system clears new pages at more cost than writing rows."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[Any]] = {}

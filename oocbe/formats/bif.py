@@ -73,9 +73,7 @@ class Network:
         self.values.append({label: value for value, label in enumerate(labels)})
 
     def problem(self, name: str, error_of: Callable[[str], OocbeError], missing: str) -> Problem:
-        """The max-product problem; ``error_of`` makes the errors: that of a cycle, and where a variable is ``missing``
-        its function.
-        """
+        """The max-product problem; ``error_of`` makes errors: of a cycle, and of a ``missing`` variable's function."""
         for v, variable in enumerate(self.variables):
             if v not in self.functions:
                 raise error_of(f"{missing} {self.what} {variable.name!r}")

@@ -278,10 +278,7 @@ MOST_DIGITS = 400
 
 
 class Precision:
-    """The precision that a limit gives to costs.
-
-    limit : a finite number as it is printed. With an exponent, which the format does not know, costs stay as they are.
-    """
+    """The precision that a limit, a finite number as printed, gives to costs; none where it has an exponent."""
 
     def __init__(self, limit: str) -> None:
         self._limit = limit

@@ -226,10 +226,7 @@ def text_written(path: str | Path) -> Iterator[TextIO]:
 
 
 def _compressing(path: str | Path, file: BinaryIO, level: int) -> AbstractContextManager[Any]:
-    """A stream into a file, compressed as its name says; level : of gzip.
-
-    Neither name nor time stamp: equal content gives equal files.
-    """
+    """A stream into a file, compressed by its suffix (gzip: ``level``), without name or time, so equal bytes."""
     suffix = Path(path).suffix.lower()
     if suffix == ".gz":
         return gzip.GzipFile("", "wb", compresslevel=level, fileobj=file, mtime=0)
@@ -238,10 +235,7 @@ def _compressing(path: str | Path, file: BinaryIO, level: int) -> AbstractContex
 
 @contextmanager
 def _published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
-    """A file beside a path, which replaces it at the end of the block; what is no regular file is written into.
-
-    size : of the content, for the message about a full disk.
-    """
+    """A file that replaces a path at the block's end; no regular file is written itself. ``size``: for errors."""
     refuse_url(path, "a file that is written")
     path = Path(path).resolve()
     try:

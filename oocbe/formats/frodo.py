@@ -372,10 +372,7 @@ MOST_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Template:
-    """An expression with parameters.
-
-    element : where it is. is_cost : whether its value is a cost, not a truth. parameters : names. text : as it is.
-    """
+    """An expression with parameters (names), its element and text; ``is_cost``: its value is a cost, no truth."""
 
     element: Element
     is_cost: bool

@@ -114,10 +114,7 @@ class Decomposed:
     def weighted_sum(
         self, title: str, scope: Sequence[int], weights: Sequence[Sequence[int]], price: Callable[[int], Cost]
     ) -> None:
-        """The sum of the variables' values' weights has a price.
-
-        title : what the function is called where it is too large. weights : of each value of each of the scope.
-        """
+        """A price of the sum of the scope's values' weights; ``title`` names a function that is too large."""
         self.walk(title, scope, 0, lambda place, total, value: (total + weights[place][value], 0), price)
 
     def walk(
@@ -129,10 +126,7 @@ class Decomposed:
         end: Callable[[State], Cost],
         most_steps: int = MOST_STEPS,
     ) -> None:
-        """A function that is a deterministic walk with a cost a step, and one at the end.
-
-        most_steps : where it is no table; UnsupportedError beyond them.
-        """
+        """A deterministic walk with a cost a step and one at the end; UnsupportedError: beyond ``most_steps``."""
         if self.is_small(scope):
             self._table(scope, [self.sizes[v] for v in scope], start, step, end)
         else:
@@ -375,10 +369,7 @@ class GlobalReader:
         self.whole.weighted_sum(self.title, self.scope, weights, price)
 
     def violated(self, weights: list[list[int]], gap: Callable[[int], int], metric: str, cost: Cost) -> None:
-        """A sum of weights costs by how far it is from its bound.
-
-        gap : of a sum; 0 where it is as it should be.
-        """
+        """A sum of weights has a cost by how far it is from its bound: ``gap``, 0 where it is as it should be."""
         if cost == 0:
             return
         least, most = (sum(map(extreme, weights)) for extreme in (min, max))

@@ -14,20 +14,14 @@ MOST_SLOW_STEPS = 2**16
 
 @dataclass(frozen=True)
 class Automaton:
-    """A finite automaton with weights, deterministic or not.
-
-    starts, ends : state to what it costs to begin or end there. transitions : (state, value, next state) to its cost.
-    """
+    """A weighted automaton: costs by state of ``starts`` and ``ends``, and of (state, value, next state)."""
 
     starts: Mapping[int, Cost]
     ends: Mapping[int, Cost]
     transitions: Mapping[tuple[int, int, int], Cost]
 
     def weigh(self, reader: GlobalReader, changes: Cost | None) -> None:
-        """Add the least cost of a run on the values.
-
-        changes : what it costs to read another value than there is; None: only what is there is read.
-        """
+        """Add a run's least cost on the values; ``changes``: price of other values; None: only what is read."""
         by_value: dict[int, list[tuple[int, int, Cost]]] = {}
         for (state, value, following), cost in self.transitions.items():
             by_value.setdefault(value, []).append((state, following, cost))
@@ -115,10 +109,7 @@ def _state(reader: GlobalReader, states: int) -> int:
 
 @dataclass
 class Grammar:
-    """A weighted grammar in Chomsky's normal form.
-
-    start : the symbol of everything. leaves : (symbol, value) to a cost. rules : (symbol, left, right) to a cost.
-    """
+    """A weighted grammar in Chomsky's normal form: costs of (symbol, value), and of (symbol, left, right)."""
 
     start: int
     leaves: dict[tuple[int, int], Cost]

@@ -42,20 +42,14 @@ class _Row(NamedTuple):
 
 
 def render_mps(system: LinearSystem) -> str:
-    """The file's text in MPS; a row whose sides no range leads to exactly is two rows.
-
-    Raises UnsupportedError: numbers that are no doubles.
-    """
+    """The file in MPS; rows that no range gives exactly become two; UnsupportedError: numbers are no doubles."""
     _check_doubles(system, "mps")
     rows = _rows(system, lambda low, high: not _kind(low, high), _MPS_NAMES)
     return "\n".join(_mps_lines(system, rows, plain_names(system.names, *_MPS_NAMES))) + "\n"
 
 
 def render_lp(system: LinearSystem) -> str:
-    """The file's text in LP; a row with two sides is two rows, one without is left out.
-
-    Raises UnsupportedError: numbers that are no doubles, or no variables.
-    """
+    """The file in LP, a row a side; UnsupportedError: numbers that are no doubles, or no variables."""
     _check_doubles(system, "lp")
     if not system.names:
         raise UnsupportedError(f"{system.name}: no variables, and so no sum that the lp format could hold")

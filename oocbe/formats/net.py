@@ -40,10 +40,7 @@ REFUSED = ("continuous", "decision", "utility", "function", "class", "temporal",
 
 
 def parse(text: Text) -> Problem:
-    """Read a network as a max-product problem.
-
-    FormatError with the line where it is malformed; UnsupportedError for what is no discrete node, or too large.
-    """
+    """Read a network as a max-product problem; FormatError, with the line; UnsupportedError: no discrete node."""
     lexer = Lexer(text, TOKENS)
     network = TokenNetwork("node", lexer=lexer)
     name = ""

@@ -261,10 +261,7 @@ class Solution:
     row: tuple[str, ...] = ()
 
     def assignment(self, problem: Problem) -> tuple[int, ...]:
-        """Value index of each of the problem's variables.
-
-        Raises FormatError: a variable or label that the problem does not have, or a variable that the file leaves out.
-        """
+        """Value index of each variable; FormatError: a variable or label unknown, or a variable left out."""
         values = self.values(problem)
         for number, v in enumerate(problem.variables):
             if number not in values:
@@ -311,10 +308,7 @@ def _is_index(text: str, variable: Variable) -> bool:
 
 
 def write_solution(result: Result, path: str | Path, day: ImagingDay | None = None) -> None:
-    """Write a result's assignment as text, or the schedule of a day as a table where the name ends in ``.csv``.
-
-    :class:`UsageError` where the result has no assignment.
-    """
+    """Write the assignment as text, or a day's schedule as ``.csv``; :class:`UsageError` without assignment."""
     labels = result.labels
     if labels is None:
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")

@@ -44,11 +44,7 @@ class Malformed(ValueError):  # noqa: N818  (becomes a FormatError, which knows 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression.
-
-    operator : :data:`CONSTANT`, :data:`VARIABLE` or a key of :data:`OPERATORS`.
-    value : the constant, or the variable's index. arguments : of an operator.
-    """
+    """An operator, of :data:`OPERATORS`, :data:`CONSTANT` or :data:`VARIABLE`, its value or index, and arguments."""
 
     operator: str
     value: int = 0
@@ -205,10 +201,7 @@ def _parse(
 
 
 def bounds_of(expression: Expression, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Least and greatest value, or beyond; Unread where something on the way leaves 64 bits.
-
-    bounds : of each variable, by index.
-    """
+    """Least and greatest value, or beyond, from each variable's bounds; Unread: a step leaves 64 bits."""
     if expression.operator == CONSTANT:
         found = (expression.value, expression.value)
     elif expression.operator == VARIABLE:
@@ -263,10 +256,7 @@ def _product_bounds(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, 
 
 
 def evaluate(expression: Expression, columns: Sequence[Integers]) -> Integers:
-    """Values for arrays of the variables' values, which broadcast; :func:`bounds_of` has to be called before.
-
-    Unread where a divisor is 0 for some of the values.
-    """
+    """Values for arrays, which broadcast, after :func:`bounds_of`; Unread: a divisor is 0 for some values."""
     if expression.operator == CONSTANT:
         return np.array(expression.value, dtype=np.int64)
     if expression.operator == VARIABLE:

@@ -252,10 +252,7 @@ class Reading:
         return found
 
     def of_word(self, element: Element, word: int | str, is_filled: bool = False) -> list[Expression]:
-        """Expressions of a word: several if it names several variables.
-
-        is_filled : whether the word is an argument, and has no parameters.
-        """
+        """Expressions of a word, several of several variables; ``is_filled``: an argument, without parameters."""
         if isinstance(word, int):
             return [variable(word)]
         if _INTEGER.fullmatch(word):

@@ -37,10 +37,7 @@ MOST_LISTED = 2**26
 
 @dataclass(eq=False)
 class RelationTables:
-    """Tables over some variables.
-
-    variables : of the file, and those made for expressions. constraints : the tables.
-    """
+    """Tables, the ``constraints``, over a file's variables and those made for expressions."""
 
     variables: Variables
     constraints: list[Constraint] = field(default_factory=list)
@@ -123,10 +120,7 @@ Columns = dict[int, Integers]
 
 @dataclass(eq=False)
 class Sums:
-    """Linear constraints over some variables.
-
-    tables : what evaluates expressions. linear : the constraints.
-    """
+    """Linear constraints over some variables; ``tables`` evaluates expressions."""
 
     tables: RelationTables
     linear: list[LinearConstraint] = field(default_factory=list)

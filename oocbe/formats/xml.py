@@ -37,10 +37,7 @@ _KNOWN = {b"lt;": b"<", b"gt;": b">", b"amp;": b"&", b"quot;": b'"', b"apos;": b
 
 @dataclass(eq=False)
 class Element:
-    """An element: what it is called, what it says, and where.
-
-    tag, attributes, children : as in the file. offset : of its first byte. start, end : of its text, if it has any.
-    """
+    """An element as in the file, with the ``offset`` of its first byte, and where its text begins and ends."""
 
     file: Text
     tag: str

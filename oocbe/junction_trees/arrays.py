@@ -187,10 +187,7 @@ class Program(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeShape:
-    """A tree without its rows.
-
-    cliques : children before their parents. children : of each clique. places : of variables.
-    """
+    """A tree without rows: its cliques, children before parents, their children, and places of variables."""
 
     cliques: tuple[Clique, ...]
     children: tuple[tuple[int, ...], ...]

@@ -26,10 +26,7 @@ _TRUSTED = np.ones(1, dtype=np.bool_)
 
 
 class Calibration:
-    """The messages of a tree for one case.
-
-    tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
-    """
+    """The messages for one case of a tree that :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`."""
 
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
@@ -90,10 +87,7 @@ class Calibration:
         return best_assignment(self._tree, inputs, range(len(self._tree.problem.variables)))
 
     def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int], NDArray[np.int64]]:
-        """The shares of some variables, the end of each one's values, and the variables as an array.
-
-        Cached, because successive cases usually have the same targets.
-        """
+        """Variables' shares, ends of their values, and as an array; cached, as successive cases ask the same."""
         if self._shares is None or self._shares[0] != targets:
             shares = shares_of(self._tree, targets)
             self._shares = targets, (shares, shares.out_start.tolist(), np.array(targets, dtype=np.int64))

@@ -162,10 +162,7 @@ def table_of(result: BatchResult) -> str:
 
 
 def json_of(result: BatchResult) -> list[dict[str, object]]:
-    """A batch as JSON types, an object a case, with the posteriors by the columns of :func:`table_of`.
-
-    Numbers that JSON does not have are None: those of an impossible case.
-    """
+    """A batch as JSON types, an object a case with columns of :func:`table_of`; None where a case is impossible."""
     columns, rows = result.columns()
     return [
         {
@@ -180,10 +177,7 @@ def json_of(result: BatchResult) -> list[dict[str, object]]:
 
 
 def parquet_of(result: BatchResult) -> bytes:
-    """A batch as a Parquet file with the columns of :func:`table_of`: int64, string, and float64 all others.
-
-    Raises UsageError: pyarrow is missing.
-    """
+    """A batch as Parquet, columns as :func:`table_of`: int64, string, float64; UsageError: pyarrow is missing."""
     with sparing():
         import pyarrow.parquet
 
@@ -196,10 +190,7 @@ def parquet_of(result: BatchResult) -> bytes:
 
 @data_limit.lifted()  # without memory, the thread of Zarr repeats an error for ever
 def write_zarr(result: BatchResult, folder: Path) -> None:
-    """Write a batch to a new Zarr group (format 3); see the module for its arrays.
-
-    Raises UsageError: the path exists; DiskError: it cannot be written.
-    """
+    """Write a batch to a new Zarr group (format 3, see the module); UsageError: it exists; DiskError."""
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder}: exists already; remove it, or name another folder for the answers")
     import zarr
@@ -221,10 +212,7 @@ def write_zarr(result: BatchResult, folder: Path) -> None:
 
 
 def uai_answer(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> str:
-    """Answers about all samples in a UAI format, one of :data:`UAI_SUFFIXES` without its dot.
-
-    Raises UsageError: a sample is impossible.
-    """
+    """Answers to all samples in a UAI format, of :data:`UAI_SUFFIXES`; UsageError: a sample is impossible."""
     return uai_text(kind, list(_samples(tree, cases, kind)))
 
 

@@ -46,10 +46,7 @@ LEAST_WEIGHT = 2.0**-1000
 
 
 def dense_factor(problem: Problem, part: Function | Constraint) -> DenseFactor | None:
-    """A part's weights between 0 and 1, and the logarithm of their divisor.
-
-    None if the smallest nonzero weight relative to the greatest is below :data:`LEAST_WEIGHT`.
-    """
+    """A part's weights between 0 and 1 and their divisor's logarithm; None: some below :data:`LEAST_WEIGHT`."""
     if isinstance(part, Constraint):
         return DenseFactor(part.scope, part.to_array(problem.sizes).astype(np.float64), 0.0)
     values, feasible = part.to_array(problem.sizes)

@@ -31,10 +31,7 @@ _TREES: WeakKeyDictionary[CompiledTree, DeviceTree] = WeakKeyDictionary()
 
 
 def usable_backend(name: object) -> str:
-    """The name of a backend, checked to be usable on this machine.
-
-    Raises UsageError: no backend's name, or ``cuda`` without a usable device.
-    """
+    """A backend's name, checked; UsageError: no such name, or ``cuda`` without a usable device."""
     found = parse_backend("backend", name)
     if found == "cuda":
         backend_named(found)
@@ -71,10 +68,7 @@ def swept(
     backend: str,
     inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Posteriors and logarithms of evidence of a sweep over cases, from disk, on the CPU or on the device.
-
-    Parameters are those of :class:`CaseSweep`.
-    """
+    """Posteriors and logarithms of evidence by a sweep from disk, on CPU or device; as :class:`CaseSweep`."""
     if isinstance(tree, StoredTree):
         return sweep_stored(tree, cases, targets)
     if takes_device(tree, len(cases), backend):
@@ -118,10 +112,7 @@ class DeviceSweep:
         self.logarithms = np.full(len(cases), -np.inf)
 
     def run(self) -> None:
-        """Sweep over all cases.
-
-        Raises ResourceError: the device has no room for the tree and a few cases; TimeLimitError: the deadline passed.
-        """
+        """Sweep over all cases; ResourceError: no room on the device for tree and few cases; TimeLimitError."""
         device = _device_tree(self._tree)
         plan = device.plan(self._tree.shape.program(self._columns.tolist(), self._targets))
         self._asked = device.targets(plan, *_target_rows(self._tree, self._targets))
@@ -200,10 +191,7 @@ def _uploaded(weights: NDArray[np.float64]) -> object:
 
 
 def _target_rows(tree: CompiledTree, targets: Sequence[int]) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
-    """For each target, by value, the message rows that are summed, and the clique of their separator.
-
-    The clique is -1 if they are the variable's own rows.
-    """
+    """The message rows summed for each target's values, and their separator's clique; -1: the variable's own."""
     rows, cliques = [], []
     for v in targets:
         separator, size = int(tree.shape.places.separator[v]), tree.problem.sizes[v]

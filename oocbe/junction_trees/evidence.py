@@ -31,11 +31,7 @@ UNOBSERVED = -1
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Cases by index.
-
-    observed : int64 (cases, variables), value indices or :data:`UNOBSERVED`.
-    likelihoods : by variable index, float64 (cases, domain size).
-    """
+    """Cases: ``observed`` int64 (cases, variables) or :data:`UNOBSERVED`; ``likelihoods`` float64 (cases, size)."""
 
     observed: NDArray[np.int64]
     likelihoods: dict[int, NDArray[np.float64]] = field(default_factory=dict)
@@ -217,10 +213,7 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
 
 
 def distinct_variables(problem: Problem, names: Sequence[str], some: bool = True) -> list[int]:
-    """Indices of different variables, at least one where ``some``.
-
-    Raises UsageError: no list of names, a name twice, or one that the problem does not have.
-    """
+    """Indices of different variables, one at least if ``some``; UsageError: no list, a name twice, or unknown."""
     if isinstance(names, str):
         raise UsageError(f"expected names of variables in a list, not the text {names!r}")
     found = [variable_index(problem, name) for name in names]

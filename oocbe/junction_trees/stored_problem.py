@@ -67,10 +67,7 @@ def _number(value: float | None) -> float | None:
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
-    """Write each array to a file, synced to disk; returns dtype, bytes and checksum of each, for the record.
-
-    Raises OSError: they cannot be written.
-    """
+    """Write and sync arrays to files; returns dtype, bytes and checksum of each, for the record; OSError."""
     files = {}
     for name, array in arrays.items():
         data = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")

@@ -82,10 +82,7 @@ def clique_rows(
     name: str,
     clique_done: CliqueDone | None = None,
 ) -> list[CliqueRows]:
-    """The rows of every clique; no rows at all if every assignment has weight 0.
-
-    Raises ResourceError: rows, or the tries of the join, take more than ``memory`` bytes in all.
-    """
+    """Rows of all cliques, none if every weight is 0; ResourceError: with the join's tries beyond ``memory``."""
     assigned, covered = places_of(cliques, weights.tables)
     tries: dict[int, Trie] = {}
     children = children_of(cliques)
@@ -221,10 +218,7 @@ class Join:
         self._kind = np.empty(0, dtype=kind)
 
     def rows(self, most: int) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
-        """Values, numbers and groups of all rows, and whether there are at most so many; else no rows are returned.
-
-        Raises TimeLimitError: the deadline passed.
-        """
+        """Values, numbers and groups of all rows, and True; none and False if too many; TimeLimitError."""
         steps = (self.step_start, self._tables, self._depths, self.step_children, self.children, self._table_depths)
         found: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]
         found = walk(self.sizes, self._separator, *steps, self._listed, self._kind, FIRST_ROWS, most, current_flag())

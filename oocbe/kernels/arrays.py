@@ -20,10 +20,7 @@ def host_array(array: Any) -> NDArray[Any]:
 
 
 def host_arrays(arrays: Sequence[Any]) -> list[NDArray[Any]]:
-    """Arrays in host memory: host arrays themselves, and copies in C order of device arrays, transferred together.
-
-    arrays : (items,), or (rows, items).
-    """
+    """Arrays, (items,) or (rows, items), in host memory: themselves, or C-order copies, transferred together."""
     there = [array for array in arrays if is_device_array(array)]
     if not there:
         return list(arrays)

@@ -10,11 +10,7 @@ from math import prod
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a bucket.
-
-    size : values along it.
-    strides : distance of neighbours in each function and, if requested, in the result (last; 0 for an eliminated axis).
-    """
+    """An axis of a bucket: ``size``, and strides in the functions and, last, if wanted, the result (0: eliminated)."""
 
     size: int
     strides: tuple[int, ...]

@@ -68,10 +68,7 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
 
 
 def complete_kernels(cells: int, backend: Backend | str | None) -> CompleteBackend:
-    """Kernels for complete tables of the requested backend; for ``auto``, of one that supports them.
-
-    Raises UnsupportedError: the requested backend has none.
-    """
+    """Kernels for complete tables of a backend, of ``auto`` one with them; UnsupportedError: it has none."""
     kernels: Any = backend_for(cells, backend)
     if hasattr(kernels, "eliminate_complete"):
         found: CompleteBackend = kernels

@@ -67,10 +67,7 @@ def _listed(functions: Sequence[Function], dtype: np.dtype[Any]) -> NDArray[Any]
 
 
 def step_of(functions: Sequence[Function], known: Extremes) -> int:
-    """Greatest common divisor of the differences between integer values of the same function, defaults included.
-
-    0 if no function has several values.
-    """
+    """Greatest common divisor of differences within functions of integers, defaults included; 0: none differs."""
     both = (known.rows > 0) & known.has_default
     lows, defaults = known.lows[both], known.defaults[both]
     pairs = [

@@ -190,10 +190,7 @@ class LinearSystem(FileNotes):
 
 
 def needs_integers(*lists: Iterable[int | float]) -> bool:
-    """Whether some numbers are integers beyond doubles, so that Python integers are needed for all.
-
-    ModelError if there are fractions as well: neither form represents both.
-    """
+    """Whether integers beyond doubles need Python's; ModelError: fractions as well, which no form represents."""
     is_large = has_fraction = False
     for numbers in lists:
         for number in numbers:

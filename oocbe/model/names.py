@@ -38,10 +38,7 @@ MOST_COMPARED = 10_000
 
 
 def variable_index(problem: Numbered, name: object) -> int:
-    """Index of a variable given by its name; integer names, as in other libraries, are accepted.
-
-    Raises UsageError: no variable has that name.
-    """
+    """Index of a variable by name, or integer as in other libraries; UsageError: no variable has that name."""
     text = name if isinstance(name, str) else None if _whole(name) is None else str(name)
     number = None if text is None else problem.number_by_name.get(text)
     if number is None:
@@ -196,10 +193,7 @@ def _by_index(problem: Numbered, name: object, value: object) -> tuple[int, int]
 
 
 def assignment_of(problem: Numbered, values: Mapping[str, str | int]) -> tuple[int, ...]:
-    """An assignment of all variables: value indices in the problem's order.
-
-    Raises UsageError: an unknown name or value, or a variable without a value.
-    """
+    """Value indices of all variables; UsageError: an unknown name or value, or a variable without a value."""
     found = indices_of(problem, values)
     missing = [v.name for number, v in enumerate(problem.variables) if number not in found]
     if missing:

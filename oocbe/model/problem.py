@@ -347,10 +347,7 @@ class SelectedRows:
         self._groups = [_end_to_end(members) for members in small.values()]
 
     def of(self, assignment: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each part, int64 (parts,), -1 if no row matches.
-
-        assignment : int64 (variables,), value indices.
-        """
+        """The row of each part, int64 (parts,), -1 for none, of an assignment, int64 (variables,) value indices."""
         found = np.full(self._count, -1, dtype=np.int64)
         for group in self._groups:
             hits = np.flatnonzero((group.tuples == assignment[group.scopes]).all(axis=1))

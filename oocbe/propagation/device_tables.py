@@ -91,10 +91,7 @@ class DeviceTables:
         self._slot, self._has_slot, self._was_asked = self._levels.pop()
 
     def filter(self, domains: Domains) -> list[int] | None:
-        """Remove values without a support in some table, to the fixpoint.
-
-        The variables that lost values are in any order.
-        """
+        """Remove values without support, to the fixpoint; returns the variables that lost some, in any order."""
         source, target = self._slot, self._slot if self._has_slot else len(self._levels)
         asks_all = not self._was_asked
         self._slot, self._has_slot, self._was_asked = target, True, True

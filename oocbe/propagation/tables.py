@@ -49,10 +49,7 @@ class Propagator(Protocol):
 
 
 class _RowTable:
-    """A table's rows as codes; the remaining rows are the first ``rows_left`` of a permutation.
-
-    rows_left : number of remaining rows; resetting it restores these rows.
-    """
+    """A table's codes; the first ``rows_left`` of a permutation remain, and resetting it restores them."""
 
     def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
         self.scope, self.name = scope, name

@@ -84,10 +84,7 @@ class ReducedProblem(Reformulation):
         return (*fixed, *(self.variables[v] for v in order))
 
     def lift_marginals(self, found: Sequence[NDArray[Any]], certain: Any, nothing: Any, /) -> tuple[NDArray[Any], ...]:
-        """Marginals of the original from those of the variables left.
-
-        certain : entry of the values of fixed variables. nothing : entry of removed values.
-        """
+        """The original's marginals: ``certain`` for values of fixed variables, ``nothing`` for removed ones."""
         number = {v: i for i, v in enumerate(self.variables)}
         marginals = []
         for v, kept in enumerate(self.kept):
@@ -106,9 +103,7 @@ class ReducedProblem(Reformulation):
 
 
 def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> ReducedProblem:
-    """Remove values (pairs of variable and value), and propagate
-    (:class:`~oocbe.propagation.fixpoint.Network`). The upper bound is unchanged.
-    """
+    """Remove pairs of variable and value, and propagate; the upper bound is unchanged."""
     removed = list(removed)
     if not removed and 1 not in problem.sizes and not may_lose_values(problem):
         return ReducedProblem.of_all(problem)

@@ -48,10 +48,7 @@ def is_flag(array: NDArray[np.generic]) -> bool:
 
 
 def check_deadline() -> None:
-    """Raise :class:`TimeLimitError` after the deadline of the innermost block.
-
-    Raise :class:`ResourceError` if the process exceeds the memory limit of the innermost block.
-    """
+    """Raise the innermost block's :class:`TimeLimitError`, or :class:`ResourceError` beyond its memory limit."""
     now, limit, deadline = time.monotonic(), memory_limit(), _innermost.get()
     if limit is not None and now >= limit.due:
         limit.check()

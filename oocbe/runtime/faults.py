@@ -77,10 +77,7 @@ _passings_left = 0
 
 
 def arm(text: str | None) -> None:
-    """Set the fault point of this process, as in the variable; None or empty: none.
-
-    Raises UsageError: unknown point, or no number from 1 behind it.
-    """
+    """Set this process's fault point as in the variable, or none; UsageError: unknown point or number."""
     global _armed, _passings_left
     if not text:
         _armed = None

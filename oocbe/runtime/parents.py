@@ -29,19 +29,13 @@ ALONE_SECONDS = 0.2
 
 
 def python_path() -> str:
-    """``PYTHONPATH`` of a child process: this package, and the path of this process.
-
-    Without empty entries, which stand for the current folder.
-    """
+    """``PYTHONPATH`` of a child: this package, and this process's path without entries for the current folder."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(PACKAGE_FOLDER), *filter(None, given)])
 
 
 def child_command(module: str, *arguments: object) -> list[str]:
-    """Command line of a process that runs a module of this package.
-
-    ``-P``: excludes the current folder, which may contain files of other users, from the search for modules.
-    """
+    """A command line for a module of this package; ``-P``: without modules of the current folder, of anyone."""
     return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 

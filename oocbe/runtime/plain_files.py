@@ -96,10 +96,7 @@ def read_text(path: str | Path) -> str:
 
 
 class PipeReader(io.RawIOBase):
-    """Raw reader of a pipe; reading ends at the innermost deadline, or at a signal.
-
-    handle : open for reading. is_owner : whether :meth:`close` closes it.
-    """
+    """Raw reader of an open pipe until the innermost deadline or a signal; ``is_owner``: it closes the handle."""
 
     def __init__(self, handle: int, is_owner: bool = True) -> None:
         super().__init__()

@@ -48,10 +48,7 @@ class Region:
         self._is_closed = False
 
     def take(self, nbytes: int) -> Bytes | None:
-        """An uninitialised array of ``nbytes`` bytes from the smallest free stretch with enough room.
-
-        None if there is none, or after :meth:`close`.
-        """
+        """An uninitialised array of ``nbytes`` from the smallest fitting stretch; None without, or once closed."""
         room = rounded(nbytes)
         with self._lock:
             self._collect()

@@ -24,10 +24,7 @@ def url_of(path: str | Path) -> str | None:
 
 
 def refuse_url(path: str | Path, what: str) -> None:
-    """Refuse (UsageError) the URL of an object store where only a local file or folder is supported.
-
-    what : expected object, such as ``a problem`` or ``--solution``.
-    """
+    """Refuse (UsageError) an object store's URL for a local file or folder; ``what``: such as ``a problem``."""
     if (url := url_of(path)) is not None:
         raise UsageError(
             f"{url}: {what} cannot be in an object store, only stored tables and Parquet files can: name a file or "

@@ -79,10 +79,7 @@ start of its kernels a small part of that."""
 
 @dataclass(frozen=True)
 class GeneratedOperation:
-    """An operator and its tables; sent to workers unchanged.
-
-    operator : one of :data:`OPERATORS`. tables : one for ``maximise``, two of one family otherwise; sorted.
-    """
+    """An operator of :data:`OPERATORS` and its sorted tables, two of one family or one for ``maximise``."""
 
     operator: str
     tables: tuple[SyntheticTable, ...]
@@ -288,10 +285,7 @@ def _stretches_at_once(kernels: Backend, stretches: int) -> int:
 
 
 class Digest:
-    """The sums of all segments so far.
-
-    rows : row of each worker in a trace. hears : receives the number of rows of the result so far, after each segment.
-    """
+    """Sums of all segments so far; ``rows``: of workers in a trace; ``hears``: gets the result's rows so far."""
 
     def __init__(self, operation: GeneratedOperation, rows: dict[str, int], hears: Hears | None = None) -> None:
         self._operation, self._rows, self._hears = operation, rows, hears
@@ -316,10 +310,7 @@ class Digest:
 
 
 def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears: Hears | None = None) -> ResultCheck:
-    """Run a whole operation in this process; ``hears`` as for :class:`Digest`.
-
-    Raises ResourceError: a piece does not fit in memory; TimeLimitError: the current deadline came.
-    """
+    """Run an operation here; ``hears`` as for :class:`Digest`; ResourceError: a piece too large; TimeLimitError."""
     digest, deadline = Digest(operation, {}, hears), Deadline()
     at_once = _stretches_at_once(context.kernels, STRETCHES_HERE)
     for first in range(0, operation.stretches, at_once):

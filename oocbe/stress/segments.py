@@ -55,10 +55,7 @@ class ChunkSegment:
 
 @dataclass(frozen=True)
 class CheckSegment:
-    """Chunks of a result to be checked; first, stop as for :class:`ChunkSegment`.
-
-    circumstances : how. folder, result : of the table. checker : of its rows.
-    """
+    """Chunks of a result to check, and how; first, stop as for :class:`ChunkSegment`."""
 
     circumstances: WorkerConfig
     folder: Path

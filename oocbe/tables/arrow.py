@@ -25,10 +25,7 @@ from oocbe.tables.layout import Label, Layout, label_array
 
 
 def arrow_table(data: object) -> Any:
-    """A pyarrow.Table of an object with Arrow's interface or that of data frames.
-
-    Raises UsageError: an object without either interface, or pyarrow is missing.
-    """
+    """A pyarrow.Table of an object with Arrow's or data frames' interface; UsageError: neither, or no pyarrow."""
     arrow = pyarrow()
     if isinstance(data, arrow.Table):
         return data

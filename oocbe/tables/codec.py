@@ -66,11 +66,7 @@ SAMPLE_ROWS, SAMPLES = 256, 4
 
 
 def encode(column: NDArray[Any]) -> NDArray[np.uint64]:
-    """Pack a column.
-
-    column : uint64, int64, int32, float64 or float32 (rows,).
-    Returns uint64 (words,): the packed chunk.
-    """
+    """Pack a column, uint64, int64, int32, float64 or float32 (rows,); returns the chunk, uint64 (words,)."""
     words: NDArray[Any] = np.ascontiguousarray(column).view(np.int32 if column.dtype.itemsize == 4 else np.uint64)
     signed = column.dtype.kind != "u"
     rotation = best_rotation(words, SAMPLE_ROWS, SAMPLES) if not signed and len(words) else 0

@@ -96,10 +96,7 @@ class Column:
 
 
 def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
-    """Layout of variables with known domains.
-
-    Raises ModelError: a label is neither text nor an integer, or occurs twice, or integers exceed 64 bits.
-    """
+    """Layout of known domains; ModelError: labels not text or integers of 64 bits, or one twice."""
     sizes, labels = [], {}
     for name in scope:
         domain = domains[name]

@@ -83,10 +83,7 @@ def read_file(path: Place, size: int) -> bytes:
 
 
 def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
-    """Read a file from an offset on into the caller's memory, up to its size; returns the number of bytes read.
-
-    OSError if it is unreadable, or not a file.
-    """
+    """Read a file from an offset into memory, up to its size; returns the bytes read; OSError: none, or no file."""
     if isinstance(path, ObjectPath):
         data = memoryview(read_file(path, offset + len(target)))[offset:]
         target[: len(data)] = data
@@ -177,10 +174,7 @@ def rename(path: Path, target: Path) -> None:
 
 
 def replace_folder(path: Path, target: Path) -> None:
-    """Exchange a folder with an existing one, whose permissions it takes on.
-
-    Where the system can exchange names, a folder of the target's name exists at all times.
-    """
+    """Exchange a folder with an existing one, whose permissions it gets: at once where the system can."""
     keep_mode(path, target)
     before("rename", target)
     if (exchange := _renameat2()) is not None:

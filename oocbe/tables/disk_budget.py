@@ -43,10 +43,7 @@ class DiskBudget:
         return free_bytes(self.folder) if self.limit is None else max(0, self.limit - self.used)
 
     def take(self, count: int, path: Path | str) -> None:
-        """Count a file's bytes before they are written (negative: after removal).
-
-        Raises DiskError: the limit would be exceeded; nothing is counted then.
-        """
+        """Count a file's bytes before a write (negative: after removal); DiskError: too many, and none is counted."""
         with self._lock:
             if self.limit is None or count <= 0 or self.used + count <= self.limit:
                 self.used += count
@@ -57,10 +54,7 @@ class DiskBudget:
         )
 
     def failure(self, error: OSError, what: str, needed: int | None = None) -> DiskError:
-        """The error for a failed file operation.
-
-        what : the table or file to be written. needed : its bytes before compression, if known.
-        """
+        """The error of a failed operation on ``what``, a table or file; ``needed``: bytes before compression."""
         size = "" if needed is None else f"needed up to {format_bytes(needed)}, "
         where = f" ({error.filename})" if error.filename and str(error.filename) != what else ""
         if error.errno in FULL_DISK:

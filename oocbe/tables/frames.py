@@ -34,10 +34,7 @@ def of_pandas(frame: Any) -> Any:
 
 
 def of_polars(frame: Any) -> Any:
-    """A pyarrow.Table of a Polars data frame; integers of 128 bits become those of 64.
-
-    Raises UsageError: pyarrow is missing; ModelError: integers beyond 64 bits.
-    """
+    """A pyarrow.Table of Polars, 128-bit integers in 64; UsageError: no pyarrow; ModelError: beyond 64 bits."""
     for name, kind in frame.schema.items():
         if str(kind) in ("Int128", "UInt128"):
             frame = frame.with_columns(_of_64_bits(frame[name], name))
@@ -50,10 +47,7 @@ def is_frame(given: object) -> bool:
 
 
 def arrow_of(frame: Any) -> Any:
-    """A pyarrow.Table of a data frame of pandas or Polars, or of an object with Arrow's interface.
-
-    Raises UsageError, ModelError: as :func:`of_pandas` and :func:`of_polars`.
-    """
+    """A pyarrow.Table of pandas, Polars or Arrow's interface; errors as :func:`of_pandas`, :func:`of_polars`."""
     return of_pandas(frame) if hasattr(frame, "set_axis") else arrow_table(frame)
 
 

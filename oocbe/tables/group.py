@@ -85,10 +85,7 @@ class StoredGroup(InStores):
             self._manifest.read_file(self.path, name)
 
     def _read_columns(self, columns: Mapping[str, NDArray[Any]], start: int, stop: int, alone: bool) -> None:
-        """Decode items ``start`` to ``stop`` of some arrays into the caller's own, contiguous.
-
-        alone : the following items will not be read next; disables read-ahead.
-        """
+        """Decode items ``start`` to ``stop`` into contiguous arrays; ``alone``: no read ahead, as nothing follows."""
         from oocbe.kernels.cpu.threads import run_all
 
         if start == stop:
@@ -123,10 +120,7 @@ def is_table(folder: Place) -> bool:
 
 
 def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:
-    """Attributes of a table from its folder; their types are not yet checked.
-
-    Raises CorruptDataError: missing or damaged.
-    """
+    """A table's attributes from its folder, of unchecked types; CorruptDataError: missing or damaged."""
     found = read_json(folder, manifest, "zarr.json").get("attributes")
     attributes = found.get("oocbe") if isinstance(found, dict) else None
     if not isinstance(attributes, dict):

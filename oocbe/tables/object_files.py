@@ -17,10 +17,7 @@ from oocbe.tables.object_path import ObjectPath
 
 
 class ObjectReader(io.RawIOBase):
-    """An object as a seekable file for reading.
-
-    Raises FileNotFoundError: no such object; OSError: the store refuses; the text states the reason.
-    """
+    """An object as a seekable file for reading; FileNotFoundError: none; OSError, with the reason: refused."""
 
     def __init__(self, place: ObjectPath) -> None:
         super().__init__()

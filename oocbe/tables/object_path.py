@@ -96,10 +96,7 @@ class ObjectPath:
         self._request(lambda of, store: of.put(store, self.key, file, **options))
 
     def create(self, data: bytes | memoryview) -> None:
-        """Write the object if it does not exist.
-
-        Raises FileExistsError: the object exists; OSError: the store refuses; the text states the reason.
-        """
+        """Write a new object; FileExistsError: there is one; OSError, with the reason: the store refuses."""
         self._request(lambda of, store: of.put(store, self.key, bytes(data), mode="create"))
 
     def remove(self) -> None:

@@ -38,11 +38,7 @@ CHUNK_ROWS = 1 << 22
 
 @dataclass(frozen=True)
 class PackedColumn:
-    """The chunks of one column.
-
-    words : uint64 (words,), the concatenated chunks.
-    starts : int64 (chunks + 1,), offset of each chunk in ``words``, and the end.
-    """
+    """A column's chunks: uint64 ``words`` (words,), and int64 ``starts`` (chunks + 1,) of each there."""
 
     words: NDArray[np.uint64]
     starts: NDArray[np.int64]
@@ -229,10 +225,7 @@ class _Looked(local):
 
 
 class PackedKeys:
-    """Single keys of a sorted packed table, for bisection: each thread keeps the last block unpacked.
-
-    Thread-safe.
-    """
+    """Single keys of a sorted packed table for bisection, thread-safe: each thread keeps a block unpacked."""
 
     def __init__(self, table: PackedTable) -> None:
         self._table = table
@@ -353,10 +346,7 @@ class ChunkFiles:
         return 8 * len(self)
 
     def reads_into(self, target: NDArray[np.uint64]) -> list[tuple[int, Callable[[], None]]]:
-        """Calls that read and check a chunk each, into uint64 (words,), end to end; and the chunk's bytes.
-
-        They raise CorruptDataError where a chunk is missing or damaged.
-        """
+        """Calls that each read and check a chunk into uint64 (words,), with its bytes; CorruptDataError: damaged."""
         starts = (self.starts[self.first : self.last + 1] - self.starts[self.first]).tolist()
         return [
             (8 * (high - low), partial(self.table.packed_chunk_into, self.column, chunk, target[low:high]))
@@ -373,10 +363,7 @@ class ChunkFiles:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """One column of a stored table; as :class:`oocbe.tables.packed.PackedColumn`, but read when it is used.
-
-    table, column, starts : as for :class:`ChunkFiles`.
-    """
+    """A column of a stored table, read when used; like :class:`PackedColumn`, and given as :class:`ChunkFiles`."""
 
     table: StoredTable
     column: int

@@ -103,10 +103,7 @@ def _refuse_statistics(source: ColumnSource, columns: Sequence[Column]) -> None:
 
 
 class WrittenRows(NamedTuple):
-    """A table to be written, and how; ``total`` rows are provided by ``read(start, stop)``.
-
-    values, memory, rows_per_file, compression : as for :meth:`oocbe.Table.to_parquet`.
-    """
+    """A table to write, of ``total`` rows from ``read(start, stop)``; settings of :meth:`oocbe.Table.to_parquet`."""
 
     layout: Layout
     dtype: np.dtype[Any]
@@ -151,10 +148,7 @@ def write_parquet(rows: WrittenRows, path: str | Path, overwrite: bool) -> Path 
 
 
 def _write_to_store(rows: WrittenRows, place: ObjectPath, overwrite: bool) -> str:
-    """Write Parquet to a scratch folder and upload it to an object store.
-
-    A single file appears when complete. If the upload of a folder fails, the uploaded files are removed.
-    """
+    """Write Parquet to scratch, and upload it: a file appears complete; of a folder, a failure removes all."""
     if overwrite and rows.rows_per_file is not None:
         raise UsageError(f"{place}: folders in object stores are not overwritten; choose another name")
     if not overwrite:

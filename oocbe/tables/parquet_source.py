@@ -282,10 +282,7 @@ def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: b
 
 
 def with_csv_read(source: Any) -> Any:
-    """A source; the Arrow table of a CSV file (``.csv``, ``.csv.gz``, or ``.tsv`` with tabs) in place of its path.
-
-    Raises UsageError: no such file; FormatError: a damaged one.
-    """
+    """A source, or a CSV file's Arrow table (``.csv``, ``.csv.gz``, ``.tsv``); UsageError, FormatError."""
     if not isinstance(source, str | Path) or not str(source).lower().endswith((".csv", ".csv.gz", ".tsv")):
         return source
     arrow = pyarrow()

@@ -32,10 +32,7 @@ def is_on_device(table: Table | CompleteTable) -> bool:
 
 
 def stays_on_device(table: Table | CompleteTable, holder: Holder) -> bool:
-    """Whether a table, from now on used for single rows only, is on the device and may stay there.
-
-    holder : called to move it when this thread runs out of device memory.
-    """
+    """Whether a table, read by single rows from now on, may stay there; ``holder`` moves it for room."""
     if not is_on_device(table):
         return False
     from oocbe.kernels.cuda.transfer import memory
@@ -51,10 +48,7 @@ def to_host(table: AnyForm) -> AnyForm:
 
 
 def to_device(table: AnyForm) -> AnyForm:
-    """The table with its rows, or values, in device memory; itself if they are there already.
-
-    Raises ResourceError: device memory ran out.
-    """
+    """The table with rows or values in device memory, possibly itself; ResourceError: no room there."""
     if is_on_device(table):
         return table
     from oocbe.kernels.cuda.backend import CudaBackend

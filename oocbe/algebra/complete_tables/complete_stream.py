@@ -47,10 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CellFunction:
-    """A function that is read by boxes.
-
-    scope : variable indices, the fastest first. source : its values.
-    """
+    """A function read by boxes: ``scope`` with the fastest variable first, and ``source`` of its values."""
 
     scope: tuple[int, ...]
     source: AnyComplete
@@ -111,10 +108,7 @@ class CompleteStream:
         self._turn = Lock()
 
     def values(self) -> Generator[NDArray[Any], None, None]:
-        """The result's values in main memory, in the order of its cells.
-
-        Raises CorruptDataError: a table on disk is damaged; TimeLimitError: the kernels' deadline came.
-        """
+        """The result's values in memory, in the order of its cells; CorruptDataError, TimeLimitError of the kernels."""
         pieces = (partial(self._piece, ranges) for ranges in self.cuts.ranges())
         with closing(run_in_order(pieces, self._streams)) as results:
             yield from results
@@ -186,10 +180,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 def run_of(sizes: Sequence[int], box: Box) -> tuple[int, int]:
-    """Cells of each of a box's runs, and the number of variables that are fast enough to be in them whole.
-
-    sizes : domain sizes, the variable that changes fastest first.
-    """
+    """Cells of a box's runs, and the variables that are whole in them; ``sizes`` begin with the fastest one."""
     axis = 0
     while axis < len(sizes) and box[axis] == (0, sizes[axis]):
         axis += 1

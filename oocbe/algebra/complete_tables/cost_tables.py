@@ -21,10 +21,7 @@ from oocbe.kernels.cpu.complete.capped_costs import add_capped, least_capped
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs of all assignments of some variables.
-
-    scope : variables, the slowest first. values : int32 or int64 (cells,), in 0 to the cap.
-    """
+    """Costs of all assignments of ``scope``, the slowest first: ``values`` int32 or int64 (cells,), 0 to the cap."""
 
     scope: tuple[int, ...]
     values: NDArray[Any]
@@ -54,10 +51,7 @@ def add(target: CostTable, part: CostTable, sizes: Sequence[int], cap: int, limi
 
 
 def least(table: CostTable, scope: Sequence[int], sizes: Sequence[int], cap: int) -> CostTable:
-    """The least cost of each assignment of some of a table's variables; errors as for :func:`add`.
-
-    scope : in the order of the table's own.
-    """
+    """The least cost of each assignment of ``scope``, in the table's own order; errors as for :func:`add`."""
     cells = math.prod(sizes[v] for v in scope)
     return CostTable(tuple(scope), least_capped(table.values, _axes(table.scope, scope, sizes), cells, cap))
 

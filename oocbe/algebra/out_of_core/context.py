@@ -41,21 +41,14 @@ if TYPE_CHECKING:
 
 
 class ResultRows(NamedTuple):
-    """Rows of a result in main memory.
-
-    keys, values : the rows.
-    is_open : whether they are rows of one group, more of which may follow in the next piece or come before it.
-    """
+    """Keys and values of a result in memory; ``is_open``: one group, of which the pieces beside may have more."""
 
     keys: NDArray[np.uint64]
     values: NDArray[Any]
     is_open: bool = False
 
     def after(self, rows: int) -> ResultRows:
-        """The result without some of its first rows.
-
-        Raises ResourceError: they are an open group's, of which no one can tell how many there were before.
-        """
+        """The result without some first rows; ResourceError: those of an open group, of which some are unknown."""
         if self.is_open:
             raise ResourceError(
                 "memory ran out after some rows of a piece were handed over, and a group of it has to be cut to go on; "
@@ -113,10 +106,7 @@ class ExecutionContext:
 
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:
-        """A folder for tables between the steps of an operation, removed when the block ends.
-
-        Raises DiskError: it cannot be made.
-        """
+        """A folder for tables between steps, removed when the block ends; DiskError: it cannot be made."""
         folder, interrupted = ScratchFolder(self.space.disk.folder), True
         try:
             yield folder.path
@@ -321,8 +311,5 @@ def cost_of(source: Source, copies: float, more: int) -> int:
 
 
 def join_cost(source: Source, copies: float, more: int, dtype: np.dtype[Any]) -> int:
-    """Bytes of a piece of a join for a row of an input, with the rows that come of it; arguments as :func:`cost_of`.
-
-    dtype : of the result, to which the values are converted.
-    """
+    """Bytes of a piece of a join for an input's row, and its result rows of a dtype; as :func:`cost_of`."""
     return int((cost_of(source, copies, more) + dtype.itemsize) / tuning().pieces_share)

@@ -142,10 +142,7 @@ class RangeSegment:
 
 
 def sort_run(segment: RunSegment) -> PartResult:
-    """Sort some rows of a table and write them.
-
-    Raises ResourceError: they do not fit in this worker's memory. DiskError, CorruptDataError, ClusterError.
-    """
+    """Sort rows of a table and write them; ResourceError: no room. DiskError, CorruptDataError, ClusterError."""
     begin, how = time.perf_counter(), segment.circumstances
     with active(how, segment.part) as deadline:
         table = opened(segment.table)
@@ -217,10 +214,7 @@ def _streamed(
 
 
 def workers_for(cut: Sequence[str], *tables: TableLike) -> Workers | None:
-    """The workers that an operation is shared out to; None where this process does it.
-
-    cut : the variables that it could be cut by.
-    """
+    """The workers for an operation that these variables could cut; None where this process does it."""
     workers = current()
     if workers is None or not cut or max(table.rows for table in tables) < tuning().segment_rows:
         return None
@@ -228,10 +222,7 @@ def workers_for(cut: Sequence[str], *tables: TableLike) -> Workers | None:
 
 
 class SegmentedOperation:
-    """One operator's way through workers.
-
-    workers : who does it. context : where the operator would work without them; its scratch folder is seen by all.
-    """
+    """One operator's way through workers; the scratch folder of its ``context`` is seen by all."""
 
     def __init__(self, workers: Workers, context: ExecutionContext) -> None:
         self._workers, self._context = workers, context

@@ -201,10 +201,7 @@ class _Shares:
 
 
 def pareto_front(groups: NDArray[np.int64], costs: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark the rows that cost less than all previous rows of their group.
-
-    groups : int64 (rows,), ascending. costs : int64 or float64 (rows,).
-    """
+    """Mark rows that cost less than all before of their group: int64 ``groups`` ascending, and ``costs``, (rows,)."""
     keep = np.zeros(len(groups), dtype=bool)
     if not len(groups):
         return keep

@@ -169,10 +169,7 @@ class MessageMaker:
         return self._held(task)
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """The message in memory in the cheaper form, not published; arguments and errors as for :meth:`table`.
-
-        ResourceError also if it must be complete and does not fit.
-        """
+        """As :meth:`table`, in the cheaper form, unpublished; ResourceError also if a complete one does not fit."""
         task = self._begun(bucket, subtree, may_cut=False)
         while (strategy := self._decide(task)).is_complete:
             if strategy.is_whole:
@@ -290,10 +287,7 @@ class MessageMaker:
         )
 
     def _rows_in_memory(self, task: BucketTask, strategy: Strategy) -> Table | None:
-        """The message as rows if all of it fits; else None.
-
-        ResourceError if the device runs out of memory and the CPU is not permitted.
-        """
+        """The message as rows if all fit, else None; ResourceError if the device has no room and the CPU must not."""
         bucket, prepared, store, engine = task.bucket, self._prepared, self._store, self._engine
         with reading(prepared, bucket):
             tables = [m.table() for m in bucket.messages]

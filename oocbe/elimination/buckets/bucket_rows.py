@@ -41,10 +41,7 @@ class Evaluated:
 
 
 class BucketRows:
-    """Evaluates rows of a bucket of a finished forward pass.
-
-    cache : for chunks of messages on disk; only chunks with requested rows are read. None: a small cache.
-    """
+    """Evaluates rows of a finished pass's bucket; ``cache``: of chunks on disk, read where rows are; None: small."""
 
     def __init__(self, prepared: Prepared, bucket: Bucket, cache: ChunkCache | None = None) -> None:
         self._prepared = prepared
@@ -54,10 +51,7 @@ class BucketRows:
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
 
     def evaluate(self, columns: Mapping[int, NDArray[np.int64]], rows: int) -> Evaluated:
-        """Values for each value of the bucket's variable.
-
-        columns : for each variable of the separator (others are ignored) int64 (rows,), its values.
-        """
+        """Values for each value of the bucket's variable; ``columns``: int64 (rows,) of each separator variable."""
         prepared, bucket = self._prepared, self._bucket
         adds = prepared.semiring.combination is Combination.ADD
         size = prepared.problem.sizes[bucket.variable]
@@ -93,10 +87,7 @@ class BucketRows:
 
 
 class SeparatorRows:
-    """Rows of a bucket's own message: values of its variables.
-
-    message : None for a bucket without a separator: it has one row without columns. cache : for chunks on disk.
-    """
+    """Rows of a bucket's message; one without columns for None. ``cache``: for chunks on disk."""
 
     def __init__(self, message: Message | None, cache: ChunkCache) -> None:
         self._scope = () if message is None else message.scope

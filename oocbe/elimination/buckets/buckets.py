@@ -117,10 +117,7 @@ def elements_of(members: int) -> list[int]:
 
 
 class ConstraintIndex:
-    """A problem's constraints by their variables.
-
-    constraints : packed. variables : how many the problem has.
-    """
+    """A problem's packed constraints by their variables, of which there are so many."""
 
     def __init__(self, constraints: FactorPool, variables: int) -> None:
         self._of: list[list[PackedFactor]] = [[] for _ in range(variables)]

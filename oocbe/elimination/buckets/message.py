@@ -120,10 +120,7 @@ class Message:
                 self.nbytes = self._table.nbytes
 
     def as_input(self, domains: Sequence[int], dtype: np.dtype[Any]) -> Input:
-        """The message as input of the decision about its receiving bucket.
-
-        domains : domain size of each variable. dtype : of the receiving bucket's message.
-        """
+        """The message as input of the receiving bucket's decision, with that one's domain sizes and dtype."""
         place = Place.DISK
         if self._table is not None:
             place = Place.DEVICE if is_on_device(self._table) else Place.MAIN_MEMORY
@@ -136,10 +133,7 @@ class Message:
         return isinstance(self._table, CompleteTable) or isinstance(self._stored, StoredCompleteTable)
 
     def table(self) -> Table:
-        """The rows in memory: read from disk if necessary, listed from a complete table.
-
-        A table on the device stays there.
-        """
+        """The rows, in memory or still on the device: read from disk, or listed from a complete table."""
         source = self._source
         if isinstance(source, Table | StoredTable):
             return rows_in_memory(source)
@@ -303,10 +297,7 @@ class Message:
         return values, feasible
 
     def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Rows selected by an assignment, if keys begin with a field of ``bits`` bits outside the scope.
-
-        Returns that field's values, ascending, and the rows' values.
-        """
+        """Values, ascending, of the ``bits`` that keys begin with, and of the rows that an assignment selects."""
         source = self._source
         assert not self.is_complete
         indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)

@@ -92,10 +92,7 @@ class MessageStore(HeldMessages[Message]):
         self.close(interrupted=kind is not None)
 
     def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
-        """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
-
-        Raises DiskError: the disk, or its permitted share, is full.
-        """
+        """Keep a message or an own table; ``is_filtered`` as in :class:`Message`; DiskError: the disk is full."""
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
         self.in_memory += message.main_memory
         if message.nbytes > self._kept_bytes:
@@ -227,10 +224,7 @@ class MessageStore(HeldMessages[Message]):
         return has_any
 
     def move_to_main_memory(self, messages: Sequence[Message], as_rows: bool) -> None:
-        """Move waiting messages, and all joined ones on the device, to main memory or disk.
-
-        as_rows : whether complete tables on the device are first converted to rows there.
-        """
+        """Move joined and waiting messages off the device; ``as_rows``: complete ones become rows there first."""
         self.free_device_memory()
         for message in messages:
             if message.is_on_device:

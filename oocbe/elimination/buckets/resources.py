@@ -31,10 +31,7 @@ def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
 
 
 def message_memory(options: SolveOptions) -> int:
-    """Bytes for messages and the work on them: the limit minus the process's current use.
-
-    A minimum applies if that is too little; the limit may then be exceeded.
-    """
+    """Bytes for messages and work on them: the limit minus the process's use, with a minimum that may exceed it."""
     return memory_within(_own_limit(options))
 
 

@@ -176,10 +176,7 @@ class BucketPiece:
         return [s.read(low, high) for s, low, high in zip(self.sources, self.low, self.high, strict=True)]
 
     def halves(self) -> tuple[BucketPiece, ...] | Indivisible[BucketPiece]:
-        """The two halves of the piece, in the order of their keys; none if the join must be empty.
-
-        Rows without a partner in the tables of the level are omitted.
-        """
+        """The piece's halves by key, without rows that lack partners in the level; none if the join must be empty."""
         piece = self
         while not piece.is_empty and piece.level < piece.program.levels:
             if not piece.levels.fields[piece.level]:

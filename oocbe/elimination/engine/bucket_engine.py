@@ -163,10 +163,7 @@ class BucketEngine:
         return joins_on_device(device, work, self._device_work, rows, len(tables), program.consumes)
 
     def device(self, movable: Callable[[], int] | None = None) -> Device | None:
-        """The device as input of a decision; None if there is none.
-
-        movable : measures the bytes that can be moved off the device for a bucket.
-        """
+        """The device as input of a decision, or None; ``movable`` measures bytes that can leave it for a bucket."""
         if not self.uses_device:
             return None
         from oocbe.kernels.cuda.buckets.bucket_join import MOST_TABLES
@@ -186,10 +183,7 @@ class BucketEngine:
         return device_room()
 
     def complete_kernels(self, joined_cells: int) -> CompleteBackend:
-        """The kernels for a bucket of complete tables with ``joined_cells`` cells.
-
-        Raises UnsupportedError: the requested backend has no kernels for complete tables.
-        """
+        """Kernels for a bucket with so many joined complete cells; UnsupportedError: the backend has none."""
         from oocbe.kernels.choice import complete_kernels
 
         self.deadline.check()
@@ -198,10 +192,7 @@ class BucketEngine:
         return complete_kernels(joined_cells, "auto" if self.takes_complete(joined_cells) else "cpu")
 
     def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
-        """A sorted table without the rows that a substitution dominates, computed in the table's memory.
-
-        sign : 1 where small values are better, -1 where large ones are.
-        """
+        """A sorted table without dominated rows, in its memory; ``sign``: 1 if small values are better, else -1."""
         if is_on_device(table):
             from oocbe.kernels.cuda.buckets.dominance import drop_dominated
             from oocbe.kernels.cuda.transfer.memory import with_retry

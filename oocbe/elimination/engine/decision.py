@@ -82,11 +82,7 @@ class BucketSizes:
 
 @dataclass(frozen=True, slots=True)
 class MainMemory:
-    """The memory for messages.
-
-    limit : bytes in all. free : bytes that are free now.
-    movable : yields the bytes of messages that may be moved to disk, in the order of moving.
-    """
+    """Bytes for messages, those ``free`` now, and those of each ``movable`` one, in the order of moving."""
 
     limit: int
     free: int
@@ -247,10 +243,7 @@ def decide(
     wishes: BucketConstraints,
     known: AttemptHistory = NO_ATTEMPTS,
 ) -> Strategy:
-    """Choose the strategy for the message of a bucket.
-
-    device : None if there is none. known : findings of earlier attempts at this bucket.
-    """
+    """The strategy for a bucket's message; ``device``: may be None; ``known``: of its earlier attempts."""
     if wishes.tables == INCOMPLETE or known.needs_rows:
         return _of_rows(bucket, memory, device, wishes, known, known.needs_rows or WhyForm.ONLY_ROWS, 0)
     asked = wishes.tables == COMPLETE

@@ -39,11 +39,7 @@ class PackedFactor:
 
 @dataclass(frozen=True)
 class FactorPool:
-    """Packed factors of one kind.
-
-    factors : the factors.
-    entries : their concatenated arrays: uint8 (1: permitted) for constraints, the value dtype for functions.
-    """
+    """Packed factors of a kind, and their concatenated ``entries``: uint8 (1: permitted), or the values."""
 
     factors: tuple[PackedFactor, ...]
     entries: NDArray[Any]

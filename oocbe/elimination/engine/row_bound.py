@@ -81,10 +81,7 @@ class RowBound:
     threshold: int | float = math.inf
 
     def below(self, problem: Problem, consumption: Consumption | None = None) -> RowBound | None:
-        """The bound with a threshold for values below ``problem.upper_bound``; None if sums could leave 64 bits.
-
-        consumption : of rows; None: nothing.
-        """
+        """The bound of values below ``problem.upper_bound``, and rows' consumption; None: sums could leave 64 bits."""
         assert problem.upper_bound is not None
         if not problem.is_integral:
             return replace(self, threshold=float(problem.upper_bound))

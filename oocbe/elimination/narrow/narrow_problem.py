@@ -312,10 +312,7 @@ def _orders(
 def _count_seconds(
     graph: ScopeGraph, order: NDArray[np.int64], separators: Separators, joined: NDArray[np.float64]
 ) -> float:
-    """Estimated seconds for counting along an order.
-
-    A product of two counts takes a pass over the longer one for each digit of the other, and fewer if that is long.
-    """
+    """Estimated seconds for counting along an order; a product of counts takes a pass for each digit, at most."""
     bits = added_up(*separators, order, graph.weights)
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))

@@ -132,10 +132,7 @@ class Passages:
         self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
 
     def of(self, messages: Sequence[MessageForecast]) -> list[BucketForecast]:
-        """Forecasts of all buckets, in elimination order.
-
-        Raises TimeLimitError, RequestedEndError: the current deadline passed.
-        """
+        """Forecasts of all buckets, in elimination order; TimeLimitError, RequestedEndError at the deadline."""
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):

@@ -289,10 +289,7 @@ def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> f
 
 
 def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | None = None) -> list[OrderChoice]:
-    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds.
-
-    graph : of the problem, where somebody has it.
-    """
+    """An order of each heuristic, the best first, with a known graph; none if all cost too much without bounds."""
     cell_work = math.inf if options.tables == INCOMPLETE else 1 / tuning().cells_a_row
     return search_orders(problem, options.order, 0.0, options.seed, tuning().easy_rows, cell_work, graph=graph)
 
@@ -365,10 +362,7 @@ def plan_for(
 def check_disk(
     problem: Problem, semiring: Semiring, choices: Sequence[OrderChoice], options: SolveOptions, available: int
 ) -> None:
-    """Raise the first order's DiskError if no order fits the disk.
-
-    available : permitted bytes of the disk.
-    """
+    """Raise the first order's DiskError if no order fits the ``available`` bytes of the disk."""
     refusals = []
     for choice in choices:
         plan = plan_for(problem, semiring, choice, "", options)

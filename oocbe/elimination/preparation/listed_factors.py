@@ -36,10 +36,7 @@ def starts_of(lengths: Any) -> NDArray[np.int64]:
 def slots_of(
     tables: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]], start: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Slots of all rows of tables over equally many variables, int64 (rows, arity); at least one, each with its scope.
-
-    start : first slot of each variable.
-    """
+    """Slots, int64 (rows, arity), of rows of tables of one arity, from each variable's first; at least one table."""
     slots = np.repeat(start[np.array([scope for scope, _ in tables])], [len(rows) for _, rows in tables], axis=0)
     slots += np.concatenate([rows for _, rows in tables])
     return slots

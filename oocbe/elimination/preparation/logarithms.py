@@ -28,10 +28,7 @@ from oocbe.runtime.deadline import looked
 
 
 def log_weights(problem: Problem) -> Problem:
-    """A sum-product problem in log-sum-exp: the same feasible assignments, each worth the logarithm of its weight.
-
-    Raises UnsupportedError: a negative value.
-    """
+    """A sum-product problem in log-sum-exp: the logarithms of all weights; UnsupportedError: a negative value."""
     negative = in_logarithms(replace(problem, semiring=MAX_PRODUCT))
     return replace(negated(negative), semiring=LOG_SUM_EXP)
 

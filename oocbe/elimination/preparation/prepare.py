@@ -270,10 +270,7 @@ def _scaled(prepared: Prepared, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def sorted_table(prepared: Prepared, scope: tuple[int, ...], tuples: NDArray[Any], values: NDArray[Any]) -> ScopedTable:
-    """A table that consumes nothing.
-
-    scope : variable indices. tuples : integers (rows, len(scope)). values : (rows,), or counts of several limbs.
-    """
+    """A table without consumption, of integers (rows, len(scope)) and values (rows,), or counts of several limbs."""
     axes = sorted(range(len(scope)), key=lambda axis: prepared.position[scope[axis]])
     ordered = tuple(scope[axis] for axis in axes)
     layout = prepared.layout(ordered)

@@ -62,10 +62,7 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
 
 def extremes(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The least and the greatest value of each function, defaults included, at most and at least 0.
-
-    int64 where every value is an integer, else float64.
-    """
+    """Each function's least value or 0, and greatest or 0, with defaults; int64 if all are integers, else float64."""
     return np.minimum(problem.extremes.least, 0), np.maximum(problem.extremes.greatest, 0)
 
 

@@ -28,10 +28,7 @@ LARGEST_TOTAL = 2.0**1000
 
 
 def weighted(problem: Problem, temperature: float) -> Problem:
-    """The problem whose values are weights where they are multiplied as they are; else logarithms of weights.
-
-    Raises UsageError, UnsupportedError: see :func:`at_temperature`.
-    """
+    """The problem, or its logarithms, such that values are weights to multiply; errors as :func:`at_temperature`."""
     semiring = problem.semiring
     if semiring.combination is Combination.MULTIPLY and not semiring.counts and temperature == 1:
         return problem.in_semiring(SUM_PRODUCT)

@@ -34,10 +34,7 @@ RECORD_FORMAT = "oocbe-message"
 
 
 class PublishedMessage(NamedTuple):
-    """A message on disk, in memory where it was in its record.
-
-    ``exponent``: of the power of two that its values were divided by.
-    """
+    """A message on disk, or in memory if in its record; its values were divided by 2 to the ``exponent``."""
 
     table: StoredTable | StoredCompleteTable | Table
     exponent: int
@@ -142,10 +139,7 @@ class OrderCheckpoint:
     def published(
         self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
     ) -> PublishedMessage | None:
-        """The message of the bucket at ``place``, every byte of it checked; None if there is none that is sound.
-
-        scope, layout, dtype : what the message must have.
-        """
+        """The message of a place if sound, every byte checked, and of this scope, layout and dtype; else None."""
         record_path = self._record_path(place)
         try:
             if self.folder.is_symlink():

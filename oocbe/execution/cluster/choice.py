@@ -89,12 +89,7 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
 
 
 def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWorkers:
-    """Workers in SLURM jobs, not submitted yet.
-
-    text : their number, as for ``--workers``.
-
-    Raises UsageError: no number of workers, or invalid settings.
-    """
+    """Workers in SLURM jobs, not yet submitted; ``text`` as for ``--workers``; UsageError: number or settings."""
     found = WORKERS.fullmatch(text or "")
     count = int(found[2] or 0) if found is not None else 0
     if found is None or not count or (found[1] or found[3]) == "gpus":

@@ -68,10 +68,7 @@ def called(data: bytes) -> Any:
 
 
 class DaskWorkers:
-    """The workers of a Dask client; see :class:`oocbe.execution.cluster.workers.Workers`.
-
-    client : of a cluster; it stays open. memory : limit of a host, or None.
-    """
+    """The :class:`oocbe.execution.cluster.workers.Workers` of a Dask client, which stays open; ``memory`` of a host."""
 
     def __init__(self, client: Client, memory: int | None = None) -> None:
         self.memory = memory

@@ -199,10 +199,7 @@ class PartCollector:
         self._done, self._count = 0.0, 0
 
     def add(self, share: float, made: PartResult, position: int | None = None) -> None:
-        """List the part of a segment with its share of the work.
-
-        position : among the parts, if they do not arrive in the order of their keys.
-        """
+        """List a segment's part with its share of the work, at a position if keys do not arrive in order."""
         self._done += share
         take_account(made, self._name, self._workers)
         if made.name is None:

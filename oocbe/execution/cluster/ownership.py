@@ -22,10 +22,7 @@ from oocbe.tables.stored import StoredTable
 
 
 class CountedTable(StoredTable):
-    """A view of a stored table whose reads of rows are counted; the table itself is unchanged.
-
-    A read of keys counts, each time. Reads ahead do not count.
-    """
+    """A view of a stored table that counts reads of rows and, each time, of keys; reads ahead do not count."""
 
     def __init__(self, table: StoredTable, counts: Reading) -> None:
         self.__dict__.update(table.__dict__)
@@ -72,10 +69,7 @@ def working_as(name: str) -> Iterator[None]:
 
 
 class Reading:
-    """Counts of a segment's reading; thread-safe.
-
-    writer : the segment's worker, as recorded in parts.
-    """
+    """Counts of a segment's reading, thread-safe; ``writer``: its worker, as recorded in parts."""
 
     def __init__(self, writer: str) -> None:
         self.writer = writer
@@ -103,10 +97,7 @@ class Reading:
 
 @contextmanager
 def reading(cluster: str) -> Iterator[None]:
-    """Within the block, reads from tables opened by this thread are counted, if it is a worker's.
-
-    cluster : of the worker, as in the writer of a part.
-    """
+    """Within the block, count reads of tables opened by this thread, if of a worker; ``cluster`` as in the writer."""
     name = _name.get()
     token = _reading.set(None if name is None else Reading(f"{cluster} {name}"))
     try:

@@ -155,10 +155,7 @@ NO_VALUES = float(np.inf), float(-np.inf)
 
 
 def opened(at: TableAt) -> StoredTable:
-    """A table written by another process, opened once; ClusterError if it is missing.
-
-    A worker's reads from it are counted (:mod:`oocbe.execution.cluster.ownership`).
-    """
+    """Another process's table, opened once, with reads counted in workers; ClusterError if it is missing."""
     key = (at.path, at.checksum)
     with _opening:
         found = _opened.pop(key, None)

@@ -210,10 +210,7 @@ class SlurmSettings:
         return made
 
     def script(self, address: str, environment: Mapping[str, str], logs: Path) -> str:
-        """The job's script.
-
-        address : of the scheduler. environment : of workers, besides the job's. logs : folder of the job's output.
-        """
+        """The job's script, for a scheduler's address, a log folder, and more environment of workers."""
         directives = [
             f"--job-name={self.name}",
             f"--output={logs}/job-%j.log",

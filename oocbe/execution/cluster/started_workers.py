@@ -94,10 +94,7 @@ class Started:
 
 
 def started_scheduler(stack: ExitStack, parent: Path, host: Callable[[], str]) -> Started:
-    """Start a scheduler in this process, without workers; it ends with the stack.
-
-    parent : of the folder. host : returns the address on which it listens.
-    """
+    """Start a scheduler here, until the stack ends; ``parent`` of its folder; ``host`` gives the address."""
     try:
         import dask
         from distributed import Client, SpecCluster

@@ -21,10 +21,7 @@ from oocbe.runtime.deadline import check_deadline
 
 
 class QueryAnswer:
-    """One case of a problem of weights.
-
-    factors : of the problem. known : likelihoods by variable.
-    """
+    """One case of a problem of weights: its factors, and known likelihoods by variable."""
 
     def __init__(self, factors: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> None:
         self._sizes = factors.sizes

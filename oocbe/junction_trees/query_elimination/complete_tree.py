@@ -130,10 +130,7 @@ class CompleteTree:
         return known
 
     def places(self, asked: Collection[int]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """The smallest table that has each target: targets by clique, and targets by clique of the separator.
-
-        Their posteriors are marginals of that table.
-        """
+        """Targets by clique, and by clique of the separator: of the smallest table that has each, as a marginal."""
         best = {v: (self.cells[self._home[v]], self._home[v], False) for v in asked}
         for number in range(len(self.cliques)):
             scope = self.cliques[number].shared
@@ -333,10 +330,7 @@ class _Sweep:
         return CompleteBucket(scope, eliminated, self._tree._sizes, self._semiring, FLOAT64, kernels)
 
     def _quotient(self, share: NDArray[np.float64], message: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The message to a child: its separator's posteriors divided by its own message, which is overwritten.
-
-        It is 0 where the child's message is 0.
-        """
+        """The message to a child: its separator's posteriors by its own message, overwritten; 0 where that is 0."""
         if is_device_array(share) != is_device_array(message):
             share, message = host_array(share), host_array(message)
         if self._is_log:

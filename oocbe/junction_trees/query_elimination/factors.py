@@ -98,10 +98,7 @@ def _sums(among: Sequence[int], factor: DenseFactor) -> tuple[int, ...]:
 
 
 def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> CaseFactors | None:
-    """The factors reduced by some evidence; None if every assignment has weight 0.
-
-    known : by variable, its likelihood, float64 (domain size,), not all 0.
-    """
+    """Factors after evidence, float64 (domain size,) by variable and not all 0; None if all weights are 0."""
     check_deadline()
     kept = [np.arange(size) for size in written.sizes]
     alive = {}

@@ -25,11 +25,7 @@ from oocbe.runtime.deadline import check_deadline
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """An elimination order of some variables.
-
-    order : variable indices. separators : of each one's bucket. cost : in joined cells.
-    largest : cells of the largest bucket.
-    """
+    """An elimination order, its separators, and in joined cells its cost and ``largest`` bucket."""
 
     order: tuple[int, ...]
     separators: tuple[tuple[int, ...], ...]

@@ -112,10 +112,7 @@ class TreeFolder:
         self._lock.release()
 
     def begun(self) -> dict[str, Any] | None:
-        """The content that :meth:`begin` wrote; None if there is nothing to resume.
-
-        Raises CorruptDataError: it is damaged.
-        """
+        """What :meth:`begin` wrote; None if there is nothing to resume; CorruptDataError: it is damaged."""
         try:
             content = read_record(self.path / ORDER_NAME, ORDER_FORMAT)
         except FileNotFoundError:

@@ -72,10 +72,7 @@ class StoredClique:
     def of(
         cls, sizes: Sequence[int], clique: Clique, children: Sequence[int], found: Sequence[StoredClique], **rows: Any
     ) -> StoredClique:
-        """A clique from those below it; ``rows`` : the attributes that describe its rows.
-
-        sizes : of all domains. found : the cliques so far, by number.
-        """
+        """A clique from those ``found`` below it, domain sizes, and the attributes that describe its ``rows``."""
         return cls(
             clique=clique,
             sizes=tuple(sizes[v] for v in clique.variables),
@@ -205,12 +202,7 @@ def write_parts(handle: int, parts: Sequence[memoryview], offset: int, path: Pat
 def read_pieces(
     folder: Path, owner: StoredClique, is_log: bool, pieces: Sequence[Piece] | None = None
 ) -> Iterator[PieceRows]:
-    """The rows of a clique, a piece at a time.
-
-    pieces : some of them; None: all.
-
-    Raises CorruptDataError: a piece is damaged or missing; TimeLimitError: the deadline passed.
-    """
+    """A clique's rows, some ``pieces`` or all, one at a time; CorruptDataError: damaged; TimeLimitError."""
     for piece in owner.pieces if pieces is None else pieces:
         check_deadline()
         path = folder / SEGMENT_NAME.format(piece.segment)

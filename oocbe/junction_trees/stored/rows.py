@@ -35,10 +35,7 @@ MOST_NUMBERS = 1 << 31
 
 
 class RowMaker:
-    """Makes the rows of a tree, clique by clique.
-
-    folder : for the rows; pieces that it has already are not made again. memory : limit in bytes.
-    """
+    """Makes a tree's rows by clique, within ``memory`` bytes; pieces already in the folder are not made again."""
 
     def __init__(
         self,
@@ -242,10 +239,7 @@ class RowMaker:
 
 
 class _Walker:
-    """Joins the rows of a clique, range by range.
-
-    tries : of the tables that it joins. listed : those whose row numbers are wanted.
-    """
+    """Joins a clique's rows, range by range, of tables as ``tries``; ``listed``: those whose rows are numbered."""
 
     def __init__(
         self, clique: Clique, sizes: Sequence[int], tries: Sequence[Trie], listed: Sequence[int], kind: np.dtype[Any]

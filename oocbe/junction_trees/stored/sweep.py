@@ -48,10 +48,7 @@ class Edges(NamedTuple):
 
 
 def cases_at_once(tree: StoredTree) -> int:
-    """Cases that may be swept together.
-
-    Raises ResourceError: memory has no room for the messages of a clique of one case.
-    """
+    """Cases that may be swept together; ResourceError: memory has no room for one case's messages of a clique."""
     most = 1
     for own in tree.stored:
         incoming = sum(own.child_rows) + sum(own.sizes)
@@ -81,10 +78,7 @@ class MessageStore:
         self._end = 0
 
     def put(self, number: int, message: NDArray[np.float64]) -> None:
-        """Store a copy of a message, in place of an earlier one, of the same shape, with its number.
-
-        Raises DiskError: the disk is full, or fails.
-        """
+        """Store a copy of a message, instead of an earlier one of its number and shape; DiskError: full, or failing."""
         if number not in self._held and number not in self._places and message.nbytes <= self._left:
             self._left -= message.nbytes
             self._held[number] = np.empty_like(message)

@@ -121,10 +121,7 @@ class Compiler:
         self._left[loop] = None
 
     def compile_left(self) -> None:
-        """Start a child with the loops left to the end of this process, unless they were compiled.
-
-        One such child works at a time: many short runs would leave as many.
-        """
+        """Start a child for the loops left, unless compiled; one at a time, as many short runs would leave many."""
         left = [loop for loop in self._left if loop not in self._tried]
         self._left.clear()
         if left:
@@ -144,11 +141,7 @@ class Compiler:
             self._idle.clear()
 
     def compile(self, loop: Loop, deadline: Deadline) -> None:
-        """Wait until a child has compiled a loop.
-
-        Raises TimeLimitError, RequestedEndError: the deadline came first, or is too near. The child finishes the loop,
-        and ends.
-        """
+        """Wait for a child's loop; TimeLimitError, RequestedEndError before or too near: the child still ends it."""
         compilation.begin()
         try:
             self.start(loop)

@@ -348,10 +348,7 @@ class _Folders(NamedTuple):
 
 @cache
 def _cache_folders(source: str, chosen: str) -> _Folders:
-    """The folders of a module's compilations.
-
-    chosen : the folder in ``NUMBA_CACHE_DIR``, or nothing.
-    """
+    """The folders of a module's compilations; ``chosen``: that in ``NUMBA_CACHE_DIR``, or nothing."""
     package, module = _package_and_module(source)
     places = _places(package, chosen)
     name = f"{module}-{source_digest(package, module)}"
@@ -368,10 +365,7 @@ def _beside(package: str) -> str:
 
 @cache
 def _places(package: str, chosen: str) -> _Folders:
-    """The first writable folder of: the chosen one, next to the source, the home, the scratch folder.
-
-    Readable folders before it are the others.
-    """
+    """The first writable of chosen, source's, home and scratch folder; the readable ones before are others."""
     home = _home()
     wanted = [f"{chosen}/oocbe"] if chosen else [_beside(package), *([] if home is None else [f"{home}/oocbe"])]
     others: list[str] = []

@@ -92,10 +92,7 @@ def fill_ring(copies: Any, ring: Any, state: Any, thread: Any) -> Any:
 
 @jit
 def wait_for_piece(state: Any, piece: Any) -> Any:
-    """Wait, without the interpreter, until all threads of :func:`fill_ring` have copied a piece; or for :data:`POLLS`.
-
-    state : as there.
-    """
+    """Wait, without the interpreter, until threads of :func:`fill_ring` copied a piece, or for :data:`POLLS`."""
     line = state.itemsize * state.shape[1]
     thread, polls = 0, 0
     while thread < len(state) - 2 and polls < POLLS:

@@ -67,10 +67,7 @@ def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
 
 @inline
 def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
-    """A view of ``count`` elements from index ``first`` of the array at an address.
-
-    The dtype is that of the array ``like``; the caller keeps the memory alive.
-    """
+    """A view of ``count`` elements from index ``first`` at an address kept alive, of the dtype of ``like``."""
     return carray(_pointer(address + first * like.itemsize, like), count)
 
 

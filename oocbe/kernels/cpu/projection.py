@@ -128,10 +128,7 @@ def project_triple(
 
 @without_allocation
 def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
-    """Least cost of a function over any number of variables for each value of one, before the share of that variable.
-
-    work : int64 (3, most places of a function), overwritten.
-    """
+    """A function's least cost for each value of one variable, before its share; ``work``: int64 (3, places)."""
     begin = network.function_start[f]
     arity = network.function_start[f + 1] - begin
     own = network.variable[begin + axis]

@@ -26,10 +26,7 @@ solve``: those of the README's first solve."""
 
 
 def described(kind: Any, names: dict[str, str]) -> str:
-    """The expression of a Numba type, which :func:`made` evaluates; ``names`` gets those of named tuples.
-
-    Raises OocbeError: no expression for this kind of type.
-    """
+    """A Numba type as :func:`made` evaluates it, with ``names`` of named tuples; OocbeError: no expression."""
     if isinstance(kind, types.Array):
         text = f"array({kind.dtype}, {kind.ndim}, {kind.layout!r})"
         return text if kind.mutable else f"readonly{text[len('array') :]}"
@@ -67,10 +64,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 
 
 def made(text: str, named: dict[str, Any]) -> tuple[Any, ...]:
-    """The Numba types of a signature: expressions of :func:`described`, separated by commas.
-
-    named : types of the names in it.
-    """
+    """The Numba types of a signature, expressions of :func:`described` with commas; ``named``: the names' types."""
 
     def value(node: ast.expr) -> Any:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

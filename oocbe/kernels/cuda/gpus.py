@@ -187,10 +187,7 @@ class Turns:
 
 
 class GpuPool:
-    """GPUs for calls of several threads, one call on each at a time.
-
-    most : of them; None: the limit of the process.
-    """
+    """GPUs for calls of threads, one on each at a time; ``most`` of them, None: the process's limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most

@@ -93,10 +93,7 @@ def kernel(source: str, function: str, **definitions: Definition) -> Any:
 def cooperative_kernel(
     source: str, function: str, threads: int, shared_bytes: int = 0, /, **definitions: Definition
 ) -> tuple[Any, int]:
-    """A kernel with grid barriers, and the number of its blocks of ``threads`` threads that are resident at once.
-
-    shared_bytes : dynamic shared memory of a block.
-    """
+    """A kernel with grid barriers and its resident blocks of ``threads``, each with shared dynamic bytes."""
     found = _function(source, function, tuple(sorted(definitions.items())), cooperative=True)
     return found, _resident_blocks(found, threads, shared_bytes, cupy().cuda.runtime.getDevice())
 

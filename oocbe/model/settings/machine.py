@@ -63,10 +63,7 @@ def _read_limit(file: Path) -> int | None:
 
 
 def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> int | None:
-    """The tightest memory limit in bytes of this process's control groups; None without one.
-
-    Limits apply to all descendants, so all ancestors are read.
-    """
+    """The tightest memory limit, in bytes, of this process's control groups and ancestors; None without one."""
     first = _control_group("memory") if group is None else group
     group = _control_group() if group is None else group
     limits = [_read_limit(folder / "memory.max") for folder in _folders(root, group)]
@@ -176,10 +173,7 @@ def give_back_large_blocks() -> None:
 
 
 def device_memory_limit() -> int | None:
-    """Bytes of device memory that ``OOCBE_DEVICE_MEMORY`` allows; None: all of it.
-
-    Raises UsageError: the variable is not a number of bytes.
-    """
+    """Bytes that ``OOCBE_DEVICE_MEMORY`` allows on a device; None: all. UsageError: no number of bytes."""
     return parse_bytes(DEVICE_MEMORY_VARIABLE, os.environ.get(DEVICE_MEMORY_VARIABLE) or None)
 
 
@@ -194,9 +188,6 @@ def use_gpus(count: int | None) -> Iterator[None]:
 
 
 def gpu_limit() -> int | None:
-    """Maximum number of GPUs that this process uses; None: all visible ones.
-
-    Raises UsageError: :data:`GPUS_VARIABLE` is not a positive number.
-    """
+    """GPUs that this process uses at most; None: all. UsageError: :data:`GPUS_VARIABLE` is not positive."""
     text = os.environ.get(GPUS_VARIABLE)
     return _gpus.get() or (parse_count(GPUS_VARIABLE, text) if text else None)

@@ -401,10 +401,7 @@ def tuning() -> Tuning:
 
 @contextmanager
 def tuned(**changes: float | None) -> Iterator[Tuning]:
-    """Decisions of the whole process depend on other numbers within the block.
-
-    changes : fields of :class:`Tuning`; TypeError for others.
-    """
+    """Change fields of :class:`Tuning` for the whole process within the block; TypeError for others."""
     global _now
     before, _now = _now, replace(_now, **changes)  # type: ignore[arg-type]
     try:

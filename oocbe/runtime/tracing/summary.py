@@ -142,10 +142,7 @@ def difference(intervals: Intervals, others: Intervals) -> Intervals:
 
 
 def kind_of(name: str) -> str:
-    """Kind of work of a span's name: numbered ones (bucket 7) share one kind (buckets).
-
-    A variable's name may be a number, too (bucket of 7): such names stay as they are.
-    """
+    """Kind of work of a span: numbered ones (bucket 7) share one (buckets), not names (bucket of 7)."""
     head, _, number = name.rpartition(" ")
     return f"{head}s" if number.isdecimal() and head and not head.endswith(" of") else name
 

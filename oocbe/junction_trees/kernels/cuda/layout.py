@@ -116,11 +116,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps of a sweep in one direction.
-
-    arrays : int64, by the names of the members of the source's struct.
-    stretches : in order of execution.
-    """
+    """Steps of a sweep one way: int64 ``arrays`` by the struct's member, and ``stretches`` in order of execution."""
 
     arrays: dict[str, Index]
     stretches: list[Stretch]

@@ -192,10 +192,7 @@ def moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -
 
 @without_allocation
 def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: Any, stop: Any) -> Any:
-    """Merge two adjacent runs of the stack, which end at ``middle`` and ``high``, in place; returns the new end.
-
-    Returns :data:`GIVEN_UP` if ``stop``, int64 (1,), is nonzero.
-    """
+    """Merge two runs, which end at ``middle`` and ``high``, in place; returns the end, :data:`GIVEN_UP` at ``stop``."""
     marginalisation = rule[5]
     i, j, filled = low, middle, low
     while i < middle or j < high:

@@ -320,11 +320,7 @@ class WalkLists(NamedTuple):
 
 
 class LeafScratch(NamedTuple):
-    """Scratch of a leaf.
-
-    indices : int64 (lookups,), of its masks and functions. places : int64 (2, tables).
-    product : uint64 (2, limbs), of its counts.
-    """
+    """Scratch of a leaf: int64 indices (lookups,), int64 places (2, tables), uint64 product (2, limbs)."""
 
     indices: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -332,10 +328,7 @@ class LeafScratch(NamedTuple):
 
 
 class LeafOutput(NamedTuple):
-    """Rows of a message, with free capacity.
-
-    keys : uint64 (words, capacity), of the separator, ascending. values : (capacity,), flat: limbs of counts.
-    """
+    """Rows with free capacity: uint64 ascending ``keys`` (words, capacity), flat ``values`` with limbs."""
 
     keys: NDArray[np.uint64]
     values: NDArray[Any]

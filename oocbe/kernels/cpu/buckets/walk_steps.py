@@ -53,10 +53,7 @@ def seek(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any,
 
 @inline
 def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
-    """Index from fields of a key: segments ``first`` to ``last - 1``.
-
-    segments : (word, shift, mask, place), as in :class:`oocbe.kernels.cpu.buckets.join_arrays.LookupArrays`.
-    """
+    """Index from a key's segments ``first`` to ``last - 1``, each (word, shift, mask, place) of LookupArrays."""
     word, shift, mask, place = segments
     index = U64(0)
     for s in range(first, last):

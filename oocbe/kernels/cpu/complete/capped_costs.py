@@ -153,10 +153,7 @@ def _lower(
     first: int,
     last: int,
 ) -> None:
-    """Lower a small table to the minima of a large one's matching cells; as :func:`_add`.
-
-    out : (cells of the small table,), of the dtype of ``table``.
-    """
+    """Lower ``out``, a small table of the same dtype, to minima of a large one's matching cells; as :func:`_add`."""
     count = len(inner)
     for b in range(first, last):
         place, base = blocks[b] * count * run, bases[b]

@@ -85,10 +85,7 @@ def _eliminate(
     first: int,
     last: int,
 ) -> None:
-    """Runs ``first`` to ``last`` of the result; a run is all cells along its first axis.
-
-    values : int64 (functions, 2), address and length of each function's values.
-    """
+    """Runs ``first`` to ``last``, of first-axis cells each; ``values``: int64 (functions, 2), address and length."""
     functions, axes = strides.shape
     run = sizes[0] if kept > 0 else 1
     joined, greatest = np.empty(RUN_CELLS, dtype=out.dtype), np.empty(RUN_CELLS, dtype=out.dtype)

@@ -22,10 +22,7 @@ def _moved(numbers: NDArray[Any], distance: np.uint64, out: NDArray[Any]) -> Non
 
 @jit
 def narrow(numbers: NDArray[Any], base: np.uint64, size: int, out: NDArray[np.uint8]) -> None:
-    """The lowest ``size`` bytes of each number's distance from ``base``, the least significant first.
-
-    numbers : uint32 or uint64 (rows,). out : uint8 (rows * size,).
-    """
+    """Lowest ``size`` bytes, least first, of uint32 or uint64 distances from ``base``, to uint8 (rows * size,)."""
     distance = np.uint64(0) - base
     if size == 8:
         _moved(numbers, distance, out.view(np.uint64))

@@ -9,10 +9,7 @@ from oocbe.kernels.cpu.jit import jit
 
 @jit
 def find_rows(keys: Any, wanted: Any, found: Any) -> Any:
-    """Rows of the keys ``wanted`` uint64 (words, n) in sorted ``keys`` uint64 (words, rows), into ``found`` int64 (n,).
-
-    -1 for missing keys.
-    """
+    """Rows of ``wanted`` uint64 (words, n) in sorted ``keys`` (words, rows), into ``found`` int64 (n,); -1: none."""
     words, rows = keys.shape
     for i in range(wanted.shape[1]):
         low, high = 0, rows

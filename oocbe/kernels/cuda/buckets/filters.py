@@ -22,10 +22,7 @@ by bisection."""
 def drop_forbidden(
     keys: Any, values: Any, parts: Any, forbidden: Any, bits: int, piece_rows: int | None = None, keeps: bool = False
 ) -> tuple[Any, Any]:
-    """Rows without a forbidden part; see :meth:`oocbe.kernels.interface.Backend.drop_forbidden`.
-
-    keeps : these tuples, of one word, are the allowed ones instead.
-    """
+    """As :meth:`oocbe.kernels.interface.Backend.drop_forbidden`; ``keeps``: the one-word tuples are allowed."""
     rows, tuples = len(values), cupy().asarray(forbidden)
     count = tuples.shape[1]
     marks = empty_bits(rows)

@@ -34,10 +34,7 @@ def flag(function: Any, units: int, *arguments: Any) -> tuple[Any, Any]:
 
 
 def prefix_sum(counts: Any, into: Any | None = None) -> Any:
-    """Inclusive prefix sum of counts int64 (n,).
-
-    into : output array of the same length, possibly ``counts`` itself; None: a new one.
-    """
+    """Inclusive prefix sum of int64 (n,), ``into`` an array of that length, possibly ``counts``; None: new."""
     count = len(counts)
     if count > MOST_SUMMED:
         return cupy().cumsum(counts, out=into)
@@ -49,10 +46,7 @@ def prefix_sum(counts: Any, into: Any | None = None) -> Any:
 def keep_flagged(
     kernels: Callable[[str], Any], keys: Any, values: Any, ballots: Any, block_ends: Any
 ) -> tuple[Any, Any]:
-    """Rows whose flag is set, in order; the inputs themselves if all are.
-
-    keys : uint64 (words, rows). values : (rows,), or (rows, limbs) if the kernels are compiled for limbs.
-    """
+    """Rows with a set flag, in order: uint64 (words, rows), (rows,) or limbs; if all are set, the inputs."""
     rows = len(values)
     kept = int(block_ends[-1]) if rows else 0
     if kept == rows:

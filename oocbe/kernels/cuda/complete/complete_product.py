@@ -118,10 +118,7 @@ def _sides(kept: Sequence[Axis], gone: Sequence[Axis], f: int, g: int) -> Produc
 
 
 def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellOperation) -> None:
-    """Compute the result of a product.
-
-    values : of each function. out : (result cells,), overwritten.
-    """
+    """Compute a product's result ``out`` (result cells,), from the values of each function."""
     dtype = operation.dtype
     order, result = (*product.left, *product.right), len(values)
     groups = [

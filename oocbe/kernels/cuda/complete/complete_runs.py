@@ -96,10 +96,7 @@ def reduce_runs(values: Any, kept: Sequence[Axis], gone: Sequence[Axis], operati
 
 
 def scatter_cells(values: Sequence[Any], kept: Sequence[Axis], operation: CellOperation) -> Any:
-    """Join of two functions, one of which has all cells of the result in its order; None if neither has.
-
-    kept : axes with strides in both functions and in the result.
-    """
+    """Join of two functions, one with all result cells in order, else None; ``kept``: axes with all strides."""
     whole = [number for number in (0, 1) if all(axis.strides[number] == axis.strides[-1] for axis in kept)]
     if not whole:
         return None

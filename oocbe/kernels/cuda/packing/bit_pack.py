@@ -85,10 +85,7 @@ def unpack(parts: Sequence[Wanted]) -> None:
 
 
 class Column(NamedTuple):
-    """A column to be packed: (rows,) on the device, at least one row; rotation to the right in bits.
-
-    Only unsigned columns are rotated.
-    """
+    """A column to pack, (rows,) on the device, not empty; rotated to the right in bits if unsigned."""
 
     items: Any
     rotation: int
@@ -109,10 +106,7 @@ class ChunkSummary:
 
 
 class Measured:
-    """Columns to be packed, after the measurement of their blocks; the summaries are copied to the host asynchronously.
-
-    columns : on the device.
-    """
+    """Columns on the device, measured for packing; their summaries come to the host asynchronously."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns

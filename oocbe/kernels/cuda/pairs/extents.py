@@ -20,10 +20,7 @@ BLOCKS = 4
 
 
 class Extents:
-    """Starts the search for the least and greatest value of columns; later work does not delay it.
-
-    columns : int32 or int64 (rows,) each, with a row at least.
-    """
+    """Starts a search for the extents of int32 or int64 columns (rows,), not empty, which later work does not delay."""
 
     def __init__(self, columns: Sequence[Any]) -> None:
         most = BLOCKS * multiprocessors(cupy().cuda.runtime.getDevice())

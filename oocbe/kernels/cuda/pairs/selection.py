@@ -54,10 +54,7 @@ class Marked:
 
 
 def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
-    """Exclusive prefix sum of counts int64, products of two counts, set bits of words uint32, or other source terms.
-
-    Returns int64 (entries + 1,), the sum of all last.
-    """
+    """Exclusive prefix sum, int64 (entries + 1,), of counts, products of two, set bits, or other source terms."""
     return _prefix_sums(term, [(first, first if second is None else second, 1)])[0]
 
 

@@ -284,10 +284,7 @@ class Conveyor:
                 wait_for_all(self._emptying.popleft()[0])
 
     def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
-        """Call ``compute`` with each piece's number and its columns on the device, on the kernels' stream.
-
-        The columns are valid until ``compute`` has queued its last kernel.
-        """
+        """Call ``compute`` on the kernels' stream with each piece's number and columns, valid until its last launch."""
         if self._loader is not None:
             self._loader.start()
         for number in range(len(self._pieces)):

@@ -168,10 +168,7 @@ class RingFilling:
             thread.start()
 
     def take(self) -> Any:
-        """The next part in pinned memory; waits for it.
-
-        Raises StoppedError: the ring was stopped; InternalError: a thread ended early.
-        """
+        """The next part in pinned memory, waited for; StoppedError: the ring stopped; InternalError: a thread ended."""
         while not self._filled.min() > self._next:
             self._free_places()
             if self._ring[1]:

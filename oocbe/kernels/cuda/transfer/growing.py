@@ -79,10 +79,7 @@ class GrowingMemory:
 
 
 class Pinning:
-    """Threads that pin memories up to wanted sizes; :meth:`close` ends them.
-
-    memories : of a result's columns.
-    """
+    """Threads that pin the memories of a result's columns up to wanted sizes; :meth:`close` ends them."""
 
     def __init__(self, memories: Sequence[GrowingMemory]) -> None:
         self._memories = memories

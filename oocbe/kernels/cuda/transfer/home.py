@@ -25,10 +25,7 @@ PINNED_BYTES = 1 << 29
 
 
 def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copies of device arrays in host memory, in C order; waits for the kernels that write them.
-
-    arrays : (items,), or (rows, items).
-    """
+    """Host copies, in C order, of device arrays (items,) or (rows, items); waits for kernels that write them."""
     found = [np.empty(array.shape, dtype=array.dtype) for array in arrays]
     pairs = [pair for array, copy in zip(arrays, found, strict=True) for pair in _stretches(array, copy)]
     nbytes = sum(array.nbytes for array in arrays)

@@ -45,10 +45,7 @@ class PinnedMemory:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Bytes:
-        """An uninitialised array of ``nbytes`` bytes.
-
-        Raises MemoryError: the system has no memory left, or does not pin it.
-        """
+        """An uninitialised array of ``nbytes`` bytes; MemoryError: none is left, or can be pinned."""
         with self._lock:
             for region in self._regions:
                 found = region.take(nbytes)
@@ -106,10 +103,7 @@ def unpin(address: int) -> None:
 
 
 def touched(nbytes: int) -> Bytes:
-    """Fresh zeroed memory (nbytes,) with existing pages, in large pages if the system has them.
-
-    Raises MemoryError: the system has no memory left.
-    """
+    """Fresh zeroed memory (nbytes,) with pages, large ones if the system has them; MemoryError: none is left."""
     try:
         array = fresh_memory(nbytes)
     except OSError as error:

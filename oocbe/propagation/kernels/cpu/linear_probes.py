@@ -24,10 +24,7 @@ from oocbe.propagation.kernels.cpu.linear_rows import (
 
 
 class Probes(NamedTuple):
-    """Assignments, and what they lead to.
-
-    variables, values : int64 and float64 (probes,). failed : uint8 (probes,), written: 1 for contradictions.
-    """
+    """Assignments, int64 variables and float64 values (probes,), and uint8 ``failed``: 1 for contradictions."""
 
     variables: Any
     values: Any
@@ -105,10 +102,7 @@ def activities_of(rows: Any, lower: Any, upper: Any, coefficients: Any) -> Any:
 
 @jit
 def state_of(exact: Any, lower: Any, upper: Any) -> Any:
-    """The :class:`ProbeState` of a thread before a probe; each call of :func:`propagate_probes` restores it.
-
-    Arguments as there.
-    """
+    """A thread's :class:`ProbeState` before a probe, restored by :func:`propagate_probes`; arguments as there."""
     rows, variables = len(exact.low), len(lower)
     return ProbeState(
         lower.copy(),
@@ -127,10 +121,7 @@ def state_of(exact: Any, lower: Any, upper: Any) -> Any:
 
 @without_allocation
 def _spread(rows: Any, exact: Any, state: Any, v: Any, was_low: Any, was_high: Any, but: Any) -> Any:
-    """Have the rows of a variable whose bounds have changed wait, where they may say something.
-
-    was_low, was_high : its bounds before. but : a row that does not wait.
-    """
+    """Have rows, but one, of a variable wait if they may gain from its bounds, which were low and high."""
     places = state.places
     probe = places[4]
     if state.variable_stamps[v] != probe:

@@ -79,10 +79,7 @@ class Rounding(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Results of a round besides the bounds; int64 (1,) each.
-
-    row, variable : that show infeasibility; -1 where there is none. inexact : 1 where sums of integers reached 2^53.
-    """
+    """Int64 (1,) each: row and variable of infeasibility, or -1; ``inexact``: 1 if integer sums reached 2^53."""
 
     row: Any
     variable: Any

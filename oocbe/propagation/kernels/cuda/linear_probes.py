@@ -54,10 +54,7 @@ class _Root(NamedTuple):
 
 
 class DeviceProbes:
-    """A linear system in the memory of CuPy's current device, for any number of probes.
-
-    rows : with at least one row; fewer than 2^31 variables, 2^30 rows, and 2^32 entries.
-    """
+    """A linear system on CuPy's device: at least 1 and below 2^30 rows, 2^31 variables, 2^32 entries."""
 
     @with_retry
     def __init__(self, rows: LinearRows) -> None:

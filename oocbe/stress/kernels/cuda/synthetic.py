@@ -31,10 +31,7 @@ IS_WRONG = 4
 
 
 class TableRows:
-    """Rows of a sorted synthetic table, generated on the device.
-
-    words : of a key. dtype : of the values. classes, fields, settings : of the table.
-    """
+    """A synthetic table's sorted rows, generated on the device, with key words and values of a dtype."""
 
     def __init__(
         self,
