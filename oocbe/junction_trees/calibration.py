@@ -1,14 +1,9 @@
-"""One case with changing evidence: only affected messages are recomputed, and posteriors are computed on demand.
-
-A sweep reads only the rows that agree with the evidence. A row in which an observed variable has another value
-contributes nothing. Rows are indexed by the values of a variable when it is first observed; a clique uses the list of
-the observed variable that leaves the fewest rows."""
+"""One case with changing evidence: only affected messages are recomputed, and posteriors are computed on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +13,7 @@ from oocbe.junction_trees.arrays import Program
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import CaseEvidence
 from oocbe.junction_trees.explanations import best_assignment
-from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked, draw_rows, list_values
+from oocbe.junction_trees.kernels.cpu.single_sweeps import draw_rows
 from oocbe.junction_trees.sweeping import Messages, Shares, collect, distribute, evidence, prior, shares_of
 from oocbe.runtime.deadline import check_deadline
 
@@ -31,10 +26,6 @@ class Calibration:
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
         self._inputs: dict[int, CaseEvidence] = {}
-        self._values: dict[int, int] = {}  # of the variables with hard evidence
-        self._lists = RowLists(tree)
-        self._chosen: dict[int, tuple[int, int]] = {}  # by clique, the rows in its message
-        self._picked: Picked | None = None
         self._shares: tuple[list[int], tuple[Shares, list[int], NDArray[np.int64]]] | None = None
         self._messages = prior(tree, tree.is_log).copied()
         self._changed: set[int] = set()  # variables
@@ -42,14 +33,11 @@ class Calibration:
 
     def change(self, v: int, known: CaseEvidence | None) -> None:
         """Set the evidence of a variable; None: none."""
-        self._values.pop(v, None)
         if known is None:
             if self._inputs.pop(v, None) is None:
                 return
         else:
             self._inputs[v] = known
-            if known.value is not None:
-                self._values[v] = known.value
         self._changed.add(v)
         self._logarithm = None
 
@@ -69,7 +57,7 @@ class Calibration:
         shares, ends, wanted = self._shares_of(list(targets))
         program = self._tree.shape.program(self._inputs, wanted)
         rows = np.empty_like(messages.values)
-        distribute(self._tree, program, messages, rows, _TRUSTED, picked=self._picked)
+        distribute(self._tree, program, messages, rows, _TRUSTED)
         out = np.zeros((1, ends[-1]))
         shares.take(rows, out)
         values = out[0]
@@ -97,19 +85,16 @@ class Calibration:
         """Update the messages, in logarithms where probabilities would lose precision."""
         changed = self._changed
         if self._messages.is_log != self._tree.is_log:  # an earlier case needed logarithms, and this one may not
-            self._begin_again(self._tree.is_log)
+            self._messages = prior(self._tree, self._tree.is_log).copied()
             changed = set(self._inputs)
         self._send(changed)
         logarithms, trusted = evidence(self._tree, self._messages)
         if not trusted[0]:
-            self._begin_again(True)
+            self._messages = prior(self._tree, True).copied()
             self._send(set(self._inputs))
             logarithms, _ = evidence(self._tree, self._messages)
         self._changed = set()
         self._logarithm = float(logarithms[0]) + sum(known.logarithm for known in self._inputs.values())
-
-    def _begin_again(self, is_log: bool) -> None:
-        self._messages, self._chosen = prior(self._tree, is_log).copied(), {}
 
     def _send(self, changed: set[int]) -> None:
         tree, messages = self._tree, self._messages
@@ -123,16 +108,8 @@ class Calibration:
                     rows[start[v] : start[v + 1]] = np.log(known.scaled)
             else:
                 rows[start[v] : start[v + 1]] = known.scaled
-        chosen = {} if messages.is_log else self._lists.choose(self._values)
-        self._picked = self._lists.picked(chosen)
-        # A message computed from another selection of rows is stale, whichever evidence has changed.
-        stale = {clique for clique, rows_of in self._chosen.items() if chosen.get(clique) != rows_of}
-        stale.update(tree.shape.places.clique[list(changed)].tolist())
-        program = tree.shape.program(self._inputs, (), stale=stale)
-        collect(tree, program, messages, self._picked)
-        sent = set(program.collected.tolist())
-        kept = {clique: rows_of for clique, rows_of in self._chosen.items() if clique not in sent}
-        self._chosen = kept | {clique: rows_of for clique, rows_of in chosen.items() if clique in sent}
+        stale = tree.shape.places.clique[list(changed)].tolist()
+        collect(tree, tree.shape.program(self._inputs, (), stale=stale), messages)
 
 
 def _draw(tree: CompiledTree, program: Program, messages: Messages, count: int, seed: int) -> NDArray[np.int64]:
@@ -158,73 +135,3 @@ def _draw(tree: CompiledTree, program: Program, messages: Messages, count: int, 
         for child in tree.shape.children[c]:
             above[child] = tree.rows[c].numbers[child][rows].astype(np.int64)
     return found
-
-
-LEAST_ROWS = 512
-"""Number of rows up to which a clique is always read completely, without lists."""
-
-MOST_LISTED = 1 << 26
-"""Limit of the rows in all lists together, four bytes each; beyond it, no further lists are made."""
-
-
-class RowLists:
-    """Lists of a tree's rows by the values of variables that have been observed."""
-
-    def __init__(self, tree: CompiledTree) -> None:
-        self._tree = tree
-        self._lists: dict[tuple[int, int], tuple[NDArray[np.int32], list[int]]] = {}  # by variable and clique
-        self._listed = 0
-
-    def choose(self, values: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """By clique, the variable and value that select its rows; ``values`` : observed value by variable index."""
-        chosen: dict[int, tuple[int, int]] = {}
-        fewest: dict[int, int] = {}
-        for v, value in values.items():
-            for clique in self._cliques[v]:
-                known = self._lists.get((v, clique)) or self._list(v, clique)
-                if known is not None:
-                    count = known[1][value + 1] - known[1][value]
-                    if clique not in chosen or count < fewest[clique]:
-                        chosen[clique], fewest[clique] = (v, value), count
-        return chosen
-
-    def picked(self, chosen: Mapping[int, tuple[int, int]]) -> Picked | None:
-        """The rows of a selection made by :meth:`choose`; None: all."""
-        if not chosen:
-            return None
-        begin = np.full(len(self._tree.rows), -1, dtype=np.int64)
-        end = begin.copy()
-        parts, total = [], 0
-        for clique, (v, value) in chosen.items():
-            rows, ends = self._lists[v, clique]
-            parts.append(rows[ends[value] : ends[value + 1]])
-            begin[clique] = total
-            total += len(parts[-1])
-            end[clique] = total
-        return Picked(begin, end, np.concatenate(parts), self._group)
-
-    @cached_property
-    def _cliques(self) -> list[list[int]]:
-        """By variable, the large cliques that have it."""
-        found: list[list[int]] = [[] for _ in self._tree.problem.variables]
-        for number, (clique, rows) in enumerate(zip(self._tree.cliques, self._tree.rows, strict=True)):
-            if rows.rows >= LEAST_ROWS:
-                for v in clique.variables:
-                    found[v].append(number)
-        return found
-
-    @cached_property
-    def _group(self) -> NDArray[np.int32]:
-        """Number of each row's group in its clique."""
-        sizes = [np.diff(rows.groups) for rows in self._tree.rows]
-        return np.concatenate([np.repeat(np.arange(len(own), dtype=np.int32), own) for own in sizes])
-
-    def _list(self, v: int, clique: int) -> tuple[NDArray[np.int32], list[int]] | None:
-        """Make a list, and the bounds of the rows of each value; None if the lists would exceed their limit."""
-        values = self._tree.values(clique, v)
-        if self._listed + len(values) > MOST_LISTED:
-            return None
-        self._listed += len(values)
-        listed, ends = list_values(values, self._tree.problem.sizes[v])
-        self._lists[v, clique] = listed, ends.tolist()
-        return self._lists[v, clique]

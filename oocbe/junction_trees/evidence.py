@@ -53,20 +53,18 @@ class CaseEvidence(NamedTuple):
     """The evidence of a variable.
 
     likelihood : float64 (domain size,), not all 0. scaled : the same, divided by the greatest.
-    logarithm : natural, of the greatest. value : the only possible value; None: there are several.
+    logarithm : natural, of the greatest.
     """
 
     likelihood: NDArray[np.float64]
     scaled: NDArray[np.float64]
     logarithm: float
-    value: int | None
 
     @classmethod
     def of(cls, given: NDArray[np.float64]) -> CaseEvidence:
         """The evidence of a likelihood."""
         greatest = float(given.max())
-        left = np.flatnonzero(given)
-        return cls(given, given / greatest, math.log(greatest), int(left[0]) if len(left) == 1 else None)
+        return cls(given, given / greatest, math.log(greatest))
 
 
 def scaled_likelihood(given: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -82,7 +82,7 @@ class QueryEngine:
         if known is None:
             likelihood = np.zeros(self._problem.sizes[v])
             likelihood[value] = 1.0
-            known = self._certainties[v, value] = CaseEvidence(likelihood, likelihood, 0.0, value)
+            known = self._certainties[v, value] = CaseEvidence(likelihood, likelihood, 0.0)
         if self._known.get(v) is not known:
             self._known[v] = known
             self._forget()

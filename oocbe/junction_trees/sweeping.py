@@ -81,12 +81,10 @@ def collect(
     tree: CompiledTree,
     program: Program,
     messages: Messages,
-    picked: single_sweeps.Picked | None = None,
     maximised: NDArray[np.bool_] | None = None,
 ) -> None:
     """Send a program's messages up.
 
-    picked : rows to read for one case, in probabilities; None: all.
     maximised : bool (cliques,), those that maximise over their rows instead of summing, in logarithms; None: none.
     Raises TimeLimitError: the deadline passed.
     """
@@ -95,8 +93,7 @@ def collect(
     carried = (messages.values, messages.peaks, messages.losses, messages.logs)
     if messages.values.shape[1] == 1 and not messages.is_log:
         values, peaks, losses, logs = (array.reshape(-1) for array in carried)
-        given = picked or _all_rows(tree)
-        single_sweeps.collect_one(tree.arrays, *steps, given, values, peaks, losses, logs, flag)
+        single_sweeps.collect_one(tree.arrays, *steps, values, peaks, losses, logs, flag)
     else:
         arrays = tree.log_arrays if messages.is_log else tree.arrays
         greatest = np.zeros(len(tree.shape.cliques), dtype=np.bool_) if maximised is None else maximised
@@ -125,21 +122,19 @@ def distribute(
     posteriors: NDArray[np.float64],
     trusted: NDArray[np.bool_],
     expected: NDArray[np.float64] | None = None,
-    picked: single_sweeps.Picked | None = None,
 ) -> None:
     """Compute posteriors from the root down; the messages are overwritten.
 
     posteriors : float64 (message rows, cases), written for the edges that the program writes.
     trusted : bool (cases,), from :func:`evidence`; other cases get no probabilities.
     expected : float64 (rows,), to which the probabilities of the rows of the program's cliques are added, or None.
-    picked : as for :func:`collect`.
     Raises TimeLimitError: the deadline passed.
     """
     flag = current_flag()
     steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
     if not messages.is_log and expected is None and posteriors.shape[1] == 1 and trusted[0]:
         carried = messages.values.reshape(-1), posteriors.reshape(-1)
-        single_sweeps.distribute_one(tree.arrays, tree.roots, *steps, picked or _all_rows(tree), *carried, flag)
+        single_sweeps.distribute_one(tree.arrays, tree.roots, *steps, *carried, flag)
         check_deadline()
         return
     rows = tree.arrays.message_start[tree.roots]
@@ -154,11 +149,6 @@ def distribute(
     is_log = messages.is_log or None
     sweeps.distribute(arrays, *steps, is_log, messages.values, messages.logs, posteriors, wanted, flag)
     check_deadline()
-
-
-def _all_rows(tree: CompiledTree) -> single_sweeps.Picked:
-    none = np.full(len(tree.shape.cliques), -1, dtype=np.int64)
-    return single_sweeps.Picked(none, none, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,35 +1,19 @@
 """Sweeps over a junction tree for one case, which skip zeros from the evidence, and rows drawn from it.
 
 The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with one case. A row's product ends at the first zero
-factor, and downwards, groups of rows with a zero separator row are skipped; many cases do not share such zeros. Where
-the rows that agree with an observed value are listed, only these are read. Messages, peaks, losses and logarithms have
-the same meaning as there.
+factor, and downwards, groups of rows with a zero separator row are skipped; many cases do not share such zeros.
+Messages, peaks, losses and logarithms have the same meaning as there.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oocbe.junction_trees.kernels.cpu.sweeps import GREATEST, LEAST, TINY
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.orders.graphs import turned
-
-
-class Picked(NamedTuple):
-    """Rows that may have a nonzero product.
-
-    begin, end : int64 (cliques,), where those of each clique are listed in ``rows``; -1: all its rows are read.
-    rows : int32, numbers of rows within their clique. group : int32 (rows of the tree,), the group of each within its
-        clique; empty if nothing is listed.
-    """
-
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    group: NDArray[np.int32]
 
 
 @jit
@@ -38,17 +22,13 @@ def collect_one(
     cliques: Any,
     read_start: Any,
     reads: Any,
-    picked: Any,
     messages: Any,
     peaks: Any,
     losses: Any,
     logs: Any,
     stop: Any,
 ) -> Any:
-    """Messages from cliques to their parents; parameters as for many cases, without the axis of cases.
-
-    picked : :class:`Picked`; rows with a zero product are removed, so that the downward sweep skips them.
-    """
+    """Messages from cliques to their parents; parameters as for many cases, without the axis of cases."""
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
     row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
@@ -71,26 +51,7 @@ def collect_one(
         group = group_start[c] - out
         end = message_start[c + 1]
         peak = 0.0
-        is_listed = picked.begin[c] >= 0
-        if is_listed:
-            for s in range(out, end):
-                messages[s] = 0.0
-            kept = picked.begin[c]
-            for i in range(kept, picked.end[c]):
-                row = row_start[c] + picked.rows[i]
-                product = weights[row]
-                for e in range(count):
-                    product *= messages[offsets[e] + maps[places[e] + row]]
-                    if product == 0.0:
-                        break
-                if product != 0.0:
-                    messages[out + picked.group[row]] += product
-                    picked.rows[kept] = picked.rows[i]
-                    kept += 1
-            picked.end[c] = kept
-            for s in range(out, end):
-                peak = max(peak, messages[s])
-        for s in range(out, out if is_listed else end):
+        for s in range(out, end):
             if stop[0] != 0:
                 break
             sums = 0.0
@@ -138,7 +99,6 @@ def distribute_one(
     reads: Any,
     write_start: Any,
     writes: Any,
-    picked: Any,
     messages: Any,
     posteriors: Any,
     stop: Any,
@@ -146,7 +106,6 @@ def distribute_one(
     """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases.
 
     roots : int64, cliques without a parent, with messages from collecting; this function takes their reciprocal.
-    picked : :class:`Picked`.
     """
     for root in roots:
         s = tree.message_start[root]
@@ -176,19 +135,7 @@ def distribute_one(
                 posteriors[s] = 0.0
         own = message_start[c]
         group = group_start[c] - own
-        is_listed = picked.begin[c] >= 0
-        if is_listed:
-            for i in range(picked.begin[c], picked.end[c]):
-                row = row_start[c] + picked.rows[i]
-                product = weights[row] * messages[own + picked.group[row]]
-                for e in range(count):
-                    if product == 0.0:
-                        break
-                    product *= messages[offsets[e] + maps[places[e] + row]]
-                if product != 0.0:
-                    for e in range(written):
-                        posteriors[target_offsets[e] + maps[targets[e] + row]] += product
-        for s in range(own, own if is_listed else message_start[c + 1]):
+        for s in range(own, message_start[c + 1]):
             if stop[0] != 0:
                 break
             down = messages[s]
