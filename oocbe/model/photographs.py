@@ -7,7 +7,9 @@ weight of the photographs taken; the problem minimises the weight of those omitt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from csv import writer
 from dataclasses import asdict, dataclass, field
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from oocbe.model.results.numerals import content
@@ -116,11 +118,13 @@ class ImagingDay:
     def csv(self, schedule: Schedule) -> str:
         """A schedule as a table in CSV with a line for each photograph, those left out among them."""
         taken = {t.name: (CAMERAS.get(t.camera, t.camera), t.memory) for t in schedule.taken}
-        lines = ["photograph,camera,group,weight,memory"]
+        text = StringIO()
+        lines = writer(text, lineterminator="\n")
+        lines.writerow(("photograph", "camera", "group", "weight", "memory"))
         for p in self.photographs:
             camera, memory = taken.get(p.name, ("left out", 0))
-            lines.append(f"{p.name},{camera},{p.group or ''},{p.weight},{memory}")
-        return "\n".join([*lines, ""])
+            lines.writerow((p.name, camera, p.group, p.weight, memory))
+        return text.getvalue()
 
     def schedule(self, assignment: Sequence[int]) -> Schedule:
         """The schedule of an assignment (one value index per photograph, 0: omitted)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from oocbe.errors import FormatError
 from oocbe.formats import read, spot
+from oocbe.model.photographs import ImagingDay, Photograph
 
 GOOD = """3
 0 10 3 1 0 2 0 3 0 42510 1
@@ -154,3 +157,17 @@ def test_damage(tmp_path, kind):
 def test_an_arity_at_the_end_of_64_bits(tmp_path, arity):
     with pytest.raises(FormatError, match=f"line 4: found 0 values after {arity} photographs"):
         read_text(tmp_path, f"1\n0 5 1 1 0\n1\n{arity}\n")
+
+
+def test_a_schedule_with_commas_and_quotes_is_read_back_by_csv():
+    photographs = (
+        Photograph('a, "b"', 3, "1,2", ("0", "13"), (0, 1)),
+        Photograph("c\nd", 2, None, ("0", "1"), (0, 1)),
+    )
+    day = ImagingDay(photographs, None)
+    rows = list(csv.reader(io.StringIO(day.csv(day.schedule((1, 0))))))
+    assert rows == [
+        ["photograph", "camera", "group", "weight", "memory"],
+        ['a, "b"', "front and rear", "1,2", "3", "1"],
+        ["c\nd", "left out", "", "2", "0"],
+    ]
