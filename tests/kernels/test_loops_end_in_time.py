@@ -24,7 +24,7 @@ from oocbe.kernels.cpu.orders.dissection import dissect
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
-from oocbe.kernels.cpu.orders.linear_order import best_linear_order
+from oocbe.kernels.cpu.orders.linear_order import linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.orders.windows import improve_windows
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
@@ -184,7 +184,6 @@ LOOPS = {
     "graphs.summed": "one pass over the edges of the filled graph",
     "graphs.turned": "two passes over the members of all sets",
     "linear_order.linear_order": FLAG,
-    "linear_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
     "linear_order._peripheral": "three breadth-first searches; its caller looks at the flag",
     "sparse_order._placed": "from a place in a heap to another; its caller looks at the flag",
     "sparse_order._live": "the neighbours of one vertex; its caller looks at the flag",
@@ -464,7 +463,7 @@ def test_stopped_searches_leave_orders_of_all_vertices():
     starts, neighbours, is_whole = graph_of_scopes(*scopes, 70, 1 << 20, never)
     assert is_whole and not graph_of_scopes(*scopes, 70, 1 << 20, STOPPED)[2]
     greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, never, STOPPED)
-    linear = best_linear_order(starts, neighbours, ones, 0, 3, np.inf, never, STOPPED)
+    linear = linear_order(starts, neighbours, ones, 0, np.inf, never, STOPPED)[0]
     lists = (starts, neighbours, ones, MIN_FILL, 0, ones, np.inf, 1 << 20, 0.0)
     sparse, _ = sparse_order(*lists, never, never, STOPPED)
     assert all(sorted(order.tolist()) == list(range(70)) for order in (greedy, linear, sparse))

@@ -15,7 +15,7 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.kernels.cpu.orders.dissection import dissect
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summed
-from oocbe.kernels.cpu.orders.linear_order import best_linear_order
+from oocbe.kernels.cpu.orders.linear_order import linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.orders.windows import improve_windows
 from oocbe.model.settings.machine import available_memory
@@ -155,12 +155,16 @@ class ScopeGraph:
         return order, float(cells)
 
     def linear_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
-        """The best of some linear orders (:mod:`oocbe.kernels.cpu.orders.linear_order`); ``most`` as above."""
-        graph = (self.starts, self.neighbours, self.weights)
-        order: NDArray[np.int64]
-        order = best_linear_order(*graph, seed, tuning().linear_sweeps, math.log2(most), flags.hurry, current_flag())
+        """The narrowest of some linear orders (:mod:`oocbe.kernels.cpu.orders.linear_order`); ``most`` as above."""
+        graph, limits = (self.starts, self.neighbours, self.weights), (flags.hurry, current_flag())
+        best, *least = linear_order(*graph, seed, math.log2(most), *limits)
+        for sweep in range(1, tuning().linear_sweeps if flags.hurry[0] == 0 else 1):
+            order, *bits = linear_order(*graph, seed + sweep, min(math.log2(most), least[0]), *limits)
+            if bits < least:
+                best, least = order, bits
         check_deadline()
-        return order
+        found: NDArray[np.int64] = best
+        return found
 
     def dissected_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
         """A nested dissection (:mod:`oocbe.kernels.cpu.orders.dissection`) with parts and separators by min-fill."""
@@ -211,6 +215,11 @@ class ScopeGraph:
                 "orders (--order-seconds) may find better ones"
             )
         return Separators(starts, members)
+
+    def is_optimal(self, order: NDArray[np.int64]) -> bool:
+        """Whether no order is narrower: this one adds no edge, or its width is at most 2."""
+        sets = self.separators(order)
+        return 2 * len(sets.members) == len(self.neighbours) or sets.width <= 2
 
     def joined_cells(self, order: NDArray[np.int64], separators: Separators) -> NDArray[np.float64]:
         """Assignments of each bucket's variables, including the eliminated one, by elimination position."""

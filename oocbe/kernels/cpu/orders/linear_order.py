@@ -78,27 +78,6 @@ def linear_order(starts: Any, neighbours: Any, weights: Any, seed: Any, most: An
     return order, peak, total
 
 
-@jit
-def best_linear_order(
-    starts: Any, neighbours: Any, weights: Any, seed: Any, sweeps: Any, most: Any, hurry: Any, stop: Any
-) -> Any:
-    """The best of several linear orders, by the bits of the largest frontier.
-
-    If all exceed ``most`` bits, or ``stop``, int64 (1,), is nonzero, it is one of them, partly in arbitrary order. If
-    ``hurry`` is nonzero, it is the best so far.
-    """
-    best = np.arange(len(starts) - 1)
-    best_peak, best_total = np.inf, np.inf
-    for sweep in range(sweeps):
-        if sweep > 0 and hurry[0] != 0:
-            break
-        order, peak, total = linear_order(starts, neighbours, weights, seed + sweep, min(most, best_peak), hurry, stop)
-        if peak < best_peak or (peak == best_peak and total < best_total):
-            best_peak, best_total = peak, total
-            best = order
-    return best
-
-
 @helper
 def _peripheral(
     starts: Any, neighbours: Any, state: Any, start: Any, queue: Any, depth: Any, seen: Any, stamp: Any
