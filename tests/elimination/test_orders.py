@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -238,6 +239,19 @@ def test_the_search_ends_with_the_time():
         assert len(search_orders(problem, "auto", 0.0, 0, deadline=ample)) == len(HEURISTICS)
     with Deadline(0.0) as over, pytest.raises(TimeLimitError):
         search_orders(problem, "auto", 0.0, 0, deadline=over)
+
+
+@pytest.mark.parametrize(("edges", "seconds", "candidates"), [(60, 0.5, 4), (60, 5.0, 100), (29, 5.0, 4), (0, 5.0, 4)])
+def test_a_limit_above_half_a_second_is_used_unless_the_order_is_optimal(edges, seconds, candidates, monkeypatch):
+    """Elimination would take a fraction of a second; 29 edges make a path."""
+    clock = itertools.count()
+    monkeypatch.setattr("oocbe.elimination.orders.order.time", SimpleNamespace(monotonic=lambda: next(clock) * 0.05))
+    problem = random_graph(30, edges, 1, largest=2)
+    if edges == 29:
+        pairs = tuple(Function.from_array((v, v + 1), [[0, 1], [1, 0]]) for v in range(edges))
+        problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(30)), pairs)
+    found = search_orders(problem, "auto", seconds, 0)
+    assert found[0].candidates == pytest.approx(candidates, abs=3)
 
 
 def test_large_linear_constraints_make_no_edges():

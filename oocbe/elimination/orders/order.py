@@ -4,8 +4,9 @@ The cost of an order is the rows of its messages under the hard constraints, not
 by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
 (:mod:`oocbe.kernels.cpu.orders.estimate`), and the order with the fewest predicted rows in total wins; if joined cells
 of complete tables are cheap, it is the order whose buckets cost least in the cheaper form of each. The search goes on
-until the time limit, or until it has taken as long as elimination with the best order would: a better one could then
-save less than was already spent.
+until the time limit. A limit of at most ``first_order_seconds`` ends earlier once the search has taken as long as
+elimination with the best order would: a better one could then save less than was already spent. A longer one is a wish
+for a good order, and ends early if the best one is certainly optimal.
 
 Every heuristic is tried once even if the limit is zero, as that takes milliseconds, except on graphs of thousands of
 variables. There min-degree, which is fast, runs first. After the limit and ``first_order_seconds``, min-degree also
@@ -198,8 +199,8 @@ def search_orders(
     Parameters
     ----------
     wanted : ``auto``, the name of a heuristic or finder, or the path of a file of variable names.
-    seconds : time limit of the search, except for the first order of each permitted heuristic (see the module). The
-        search ends earlier once it has taken longer than the predicted elimination.
+    seconds : time limit of the search, except for the first order of each permitted heuristic; for earlier ends, see
+        the module.
     seed : of ties, noise and probes.
     most_work : if every order found certainly costs more, in predicted rows, none is returned: that takes a fraction of
         the time, most of which predictions take.
@@ -223,6 +224,8 @@ def search_orders(
     tried: set[tuple[str, bytes]] = set()
     candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
+    wish = min(seconds, tuning().longest_search_share * deadline.remaining)
+    wish = wish if wish > tuning().first_order_seconds else 0.0
     # Without constraints that make rows fewer than assignments, an order with too many assignments is not completed.
     most_cells = tuning().probe_margin * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
     with OrderFlags(graph, seconds, longest) as flags:
@@ -232,11 +235,12 @@ def search_orders(
             if order is not None and (name, order.tobytes()) not in tried:
                 tried.add((name, order.tobytes()))
                 work = graph.work(order, tuning().search_probes, seed, tuning().probe_margin * most_work, cell_work)
+                wish = 0.0 if wish and work < least_work and graph.is_optimal(order) else wish
                 least_work = min(least_work, work)
                 ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
                 finalists[name] = ranked[: tuning().finalists]
             spent = time.monotonic() - begin
-            worth = max(min(seconds, least_work / ROWS_A_SECOND), min(longest, least_work / MANY_ROWS_A_SECOND))
+            worth = max(wish, min(seconds, least_work / ROWS_A_SECOND), min(longest, least_work / MANY_ROWS_A_SECOND))
             if least_work > tuning().hopeless_rows:
                 worth = seconds
             if candidates >= len(names) and spent >= worth:
