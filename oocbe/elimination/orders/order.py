@@ -234,7 +234,8 @@ def search_orders(
             candidates += 1
             if order is not None and (name, order.tobytes()) not in tried:
                 tried.add((name, order.tobytes()))
-                work = graph.work(order, tuning().search_probes, seed, tuning().probe_margin * most_work, cell_work)
+                most = min(tuning().probe_margin * most_work, tuning().hopeless_heuristic * least_work)
+                work = graph.work(order, tuning().search_probes, seed, most, cell_work)
                 wish = 0.0 if wish and work < least_work and graph.is_optimal(order) else wish
                 least_work = min(least_work, work)
                 ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
