@@ -31,6 +31,10 @@ LARGEST_PART = 1 << 16
 LARGEST_SEARCH = 1 << 20
 """Maximum number of cells times subsets of a scope in the search for minimal forbidden partial tuples."""
 
+MOST_SETS = 1 << 14
+"""Maximum number of sets of three and more literals. The largest are left out: as rows of a linear program they are the
+weakest, and a linear constraint over 16 binary variables can have 60,000."""
+
 LARGEST_COEFFICIENT = 2**40
 """Maximum coefficient of a linear constraint that is searched for forbidden literals."""
 
@@ -94,7 +98,7 @@ def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
 
 
 def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) -> Forbidden:
-    """All forbidden sets of a problem of at most :data:`MOST_LITERALS` literals.
+    """The forbidden sets of a problem of at most :data:`MOST_LITERALS` literals, the smallest :data:`MOST_SETS`.
 
     Parameters
     ----------
@@ -139,8 +143,15 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
         pairs[literals[:, 1], literals[:, 0]] = True
     pairs[removed > 0] = False
     pairs[:, removed > 0] = False
-    kept = (_irredundant(np.concatenate(found), removed, pairs) for _, found in sorted(larger.items()))
-    return Forbidden(first, owner, removed, pairs, tuple(sets for sets in kept if len(sets)), is_empty)
+    kept: list[NDArray[np.int64]] = []
+    room = MOST_SETS
+    for _, found in sorted(larger.items()):
+        sets = _irredundant(np.concatenate(found), removed, pairs)
+        room -= len(sets)
+        if room < 0:
+            break
+        kept += [sets] if len(sets) else []
+    return Forbidden(first, owner, removed, pairs, tuple(kept), is_empty)
 
 
 def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.uint8]:

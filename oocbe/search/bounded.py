@@ -230,7 +230,7 @@ class BoundedSolve(SubSolver):
         portfolio.add("plain", self._plain, replace(TERMS["plain"], after=after))
 
     def _is_done(self) -> bool:
-        return self._known.is_near_enough or self._plain.result is not None or self.statistics.spoiled
+        return self._known.is_near_enough or self._plain.result is not None
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
         self._left = seconds
@@ -257,7 +257,7 @@ class BoundedSolve(SubSolver):
         del sources  # and the linear programs
         width = self._width or first_width(known)
         resumed = self._resumed_order()
-        while not known.is_near_enough:
+        while not known.is_near_enough and not self.statistics.spoiled:  # searches keep the constraints
             assert known.lower is not None
             self._width = width
             if resumed is None:

@@ -20,6 +20,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.engine.consumption import left_out
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
@@ -236,7 +237,8 @@ class RowProblem:
     def _tables(self) -> ScopeTables | None:
         from oocbe.bounds.row_tables import ScopeTables
 
-        return ScopeTables.of(self.problem, keeps_linear=not self.is_packing)
+        # Elimination alone could not end where it has to leave a constraint out.
+        return ScopeTables.of(self.problem, keeps_linear=not self.is_packing or bool(left_out(self.problem)))
 
     @cached_property
     def graph(self) -> ValueGraph | None:

@@ -182,3 +182,15 @@ def test_the_ceiling_of_values_is_finite():
     assert known.value is None
     known.offer(1.0, (1,), "the optimum")
     assert (known.value, known.upper_bound) == (1.0, 1.0)
+
+
+def test_few_of_the_sets_that_a_long_linear_constraint_forbids_are_listed():
+    """As rows of a linear program, 290,000 sets of twelve and more literals took seven seconds beyond a limit."""
+    count = 16
+    use = tuple(np.array([0, 5 + v]) for v in range(count))
+    long = LinearConstraint(tuple(range(count)), use, 80)
+    short = LinearConstraint((0, 1, 2), use[:3], 17)
+    functions = tuple(Function.from_array((v,), [v, 0]) for v in range(count))
+    variables = tuple(Variable(f"x{v}", 2) for v in range(count))
+    forbidden = forbidden_sets(Problem(variables, functions, linear_constraints=(long, short)))
+    assert [sets.tolist() for sets in forbidden.larger] == [[[1, 3, 5]]]

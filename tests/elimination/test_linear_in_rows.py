@@ -26,6 +26,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.propagation.value_removal import remove_values
+from oocbe.search import portfolio
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource
@@ -418,6 +419,25 @@ def test_a_capacity_that_keys_have_no_room_for_is_left_out_and_named():
     assert any("budget" in note and "62 bits" in note for note in result.notes)
     with pytest.raises(UnsupportedError, match="budget"):
         oocbe.solve(problem, semiring="counting")
+
+
+def test_searches_go_on_where_elimination_had_to_leave_a_constraint_out(monkeypatch):
+    """Elimination ended the whole solve, with a gap, once its optimum violated the constraint that it left out."""
+    monkeypatch.setitem(portfolio.TERMS, "depth", portfolio.Terms(after=1e6))  # after elimination
+    monkeypatch.setitem(portfolio.TERMS, "neighbourhoods", portfolio.Terms(after=1e7))
+    rng, count, capacity = np.random.default_rng(1), 30, 1 << 26
+    linear = []
+    for _ in range(4):
+        use = tuple(np.array([0, capacity // count + int(rng.integers(capacity // count))]) for _ in range(count))
+        linear.append(LinearConstraint(tuple(range(count)), use, capacity))
+    functions = [Function.from_array((v,), [int(rng.integers(5, 30)), 0]) for v in range(count)]
+    functions += [Function.from_array((v, v + 1), rng.integers(0, 9, (2, 2))) for v in range(count - 1)]
+    variables = tuple(Variable(f"x{v}", 2) for v in range(count))
+    result = oocbe.solve(
+        Problem(variables, tuple(functions), linear_constraints=tuple(linear)), order_seconds=0, incumbent_seconds=0
+    )
+    assert [one.name for one in result.solvers if one.name in ("depth", "bounds")] == ["depth", "bounds"]
+    assert (result.status, result.value, result.linear_constraints) == ("optimal", 219, "enforced")
 
 
 def test_as_many_constraints_as_there_is_room_for_are_carried():
