@@ -246,14 +246,17 @@ def cost_limits(problem: Problem) -> list[Any]:
     if problem.upper_bound is None:
         return []
     check_deadline()
-    least = problem.least_values.tolist()
-    if math.inf in least:
-        return []
-    rest = problem.constant + sum(least)
-    if not problem.is_integral:
-        fixed_point = FixedPoint.of(problem)
-        rest -= float(fixed_point.magnitude) * fixed_point.rounding
-    return [problem.upper_bound - (rest - own) for own in least]
+    rest = sum_of_minima(problem)
+    return [] if rest == math.inf else [problem.upper_bound - (rest - own) for own in problem.least_values.tolist()]
+
+
+def sum_of_minima(problem: Problem) -> int | float:
+    """A bound below all assignments: the constant and the functions' minima, less what rounding may have added."""
+    total: int | float = sum(problem.least_values.tolist(), problem.constant)
+    if problem.is_integral or total == math.inf:
+        return total
+    fixed_point = FixedPoint.of(problem)
+    return total - float(fixed_point.magnitude) * fixed_point.rounding
 
 
 def _minimal(cells: NDArray[np.bool_]) -> list[tuple[tuple[int, ...], NDArray[np.int64]]]:

@@ -276,6 +276,11 @@ class BoundedSolve(SubSolver):
         if known.lower is None:
             with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
                 self._bound(Scope(Stack(self._problem)), math.inf, 0.0)
+        if known.lower is None:  # the loops of a better one could not be compiled in time
+            from oocbe.bounds.forbidden import sum_of_minima
+
+            with suppress(OocbeError):
+                known.raise_lower(sum_of_minima(self._problem), "minima")
         if known.value is None and not known.is_closed and incumbents.is_available:
             # Without a deadline local search would be compiled in this process, which nothing can end.
             with suppress(TimeLimitError), deadline if deadline.remaining > 0 else nullcontext():

@@ -134,6 +134,22 @@ def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
     return found
 
 
+@pytest.mark.parametrize("values", [[[7, 3], [4, 9]], [[0.7, 0.3], [0.4, 0.9]]])
+def test_where_no_bound_can_be_compiled_in_time_the_minima_are_one(values, monkeypatch):
+    """With nothing compiled, p2756 ended after 10 s without a bound."""
+
+    def too_late(*_):
+        raise TimeLimitError
+
+    monkeypatch.setattr(bounded.BoundedSolve, "_bound", too_late)
+    functions = tuple(Function.from_array((v, v + 1), values) for v in range(4))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(5)), functions)
+    result = oocbe.solve(problem, bounds="constant", incumbent_seconds=0)
+    least = 4 * min(map(min, values))
+    assert result.status == "limit"
+    assert least * (1 - 1e-9) <= result.bound <= least
+
+
 def test_a_time_limit_without_bounds_ends_with_an_assignment(monkeypatch):
     problem = chain(60, 12)
     out_of_time_after(1, monkeypatch)
