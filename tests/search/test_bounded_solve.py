@@ -121,7 +121,9 @@ def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
     """Elimination whose time ends once so many searches for assignments have ended; what all of them find."""
     found = []
     original = depth_search.find_incumbent  # which stays, as its module has been imported before
-    monkeypatch.setattr(incumbent, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
+    monkeypatch.setattr(
+        incumbent, "find_incumbent", lambda *given, **named: found.append(original(*given, **named)) or found[-1]
+    )
 
     class LateRace(Race):
         def rounds(self):
