@@ -181,8 +181,6 @@ Positions = tuple[int, ...]
 class Expression:
     """Indices of the operands and of the output.
 
-    Attributes
-    ----------
     operands : names of the indices of each operand. output : of the result. sizes : of all indices.
     """
 
@@ -196,9 +194,7 @@ class Expression:
 
         Without ``->``, the output has the indices that occur once, in alphabetical order, as in NumPy.
 
-        Raises
-        ------
-        UsageError : a malformed expression, or shapes that it does not fit.
+        Raises UsageError: a malformed expression, or shapes that it does not fit.
         """
         inputs, arrow, result = text.partition("->")
         terms = inputs.split(",")
@@ -243,8 +239,6 @@ def _names(term: str, is_named: bool) -> tuple[str, ...]:
 class Contraction:
     """A step of a path.
 
-    Attributes
-    ----------
     positions : of its one or two operands in the list of operands; the result is appended to the others.
     inputs, output : index names of the operands, and of the result in no certain order.
     cells : of the result. joined : assignments of all indices of the operands.
@@ -266,8 +260,6 @@ class Contraction:
 class ContractionPath:
     """The steps of an einsum; prints itself.
 
-    Attributes
-    ----------
     expression : of the einsum. steps : in order.
     """
 
@@ -297,16 +289,11 @@ def path_of(
 ) -> ContractionPath:
     """The path that joins the fewest assignments, or a given one.
 
-    Parameters
-    ----------
     optimize : ``auto``; or the steps, each the positions of one, two or more operands of the list of operands, as
         NumPy, opt_einsum and cotengra give them.
     rows : of incomplete operands; the joins are then estimated from rows, with values independent and equally frequent.
         None: the operands are complete.
-
-    Raises
-    ------
-    UsageError : an unknown name, or steps that do not contract these operands.
+    Raises UsageError: an unknown name, or steps that do not contract these operands.
     """
     if not isinstance(optimize, str):
         return _path(expression, optimize)

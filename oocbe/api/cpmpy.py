@@ -304,8 +304,6 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         They are the best assignments of an elimination, or, where sums are too wide for it, found one by one.
         NotSupportedError for more than :data:`MOST_LISTED` without a ``solution_limit``.
 
-        Parameters
-        ----------
         display : as for :meth:`solve`, at each solution. time_limit : seconds.
         solution_limit : number of solutions at most. kwargs : options of :func:`oocbe.k_best`.
         """

@@ -50,8 +50,6 @@ DEEPEST = 200
 class Node(NamedTuple):
     """A node of the search: int64 arrays in units of ``1 / SCALE``.
 
-    Attributes
-    ----------
     shares : of each use and value, what a function passes to the value. least : cost left in each function.
     low : least cost of each variable's values. reduced : of each value, above ``low``; below 0 for removed values only.
     bound : the sum of ``least`` and ``low``.
@@ -67,8 +65,6 @@ class Node(NamedTuple):
 class Tree(NamedTuple):
     """A node and its children.
 
-    Attributes
-    ----------
     steps : ascents, each with the values that are removed after it. parts : a part of the values that are left of a
     variable, and the others, by number among all values; none at a leaf. children : without the second part, and
     without the first.
@@ -82,8 +78,6 @@ class Tree(NamedTuple):
 class BoundSearch:
     """A search for a tree whose leaves have bounds above a limit.
 
-    Parameters
-    ----------
     sizes : of the variables. costs : int64, of all values. tables : scopes and int64 costs of functions over several
     variables, at least 0. barred : values that are excluded. limit : of the sum of costs. end : of the search, as of
     :func:`oocbe.runtime.compilation.working_time`.

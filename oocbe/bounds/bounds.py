@@ -85,15 +85,10 @@ class BoundSources:
     def improved(self, seconds: float, upper_bound: int | float | None = None) -> list[BoundSource]:
         """The sources after a further step, the one with the best root bound first.
 
-        Parameters
-        ----------
         seconds : time limit of all sources together; building the relaxations is not counted.
         upper_bound : value of a better incumbent since the last step, or None.
-
-        Returns
-        -------
-        list : at least the source ``constant``. If a root bound reaches the upper bound, no assignment counts, and the
-            list ends there.
+        Returns list : at least the source ``constant``. If a root bound reaches the upper bound, no assignment counts,
+        and the list ends there.
         """
         found: list[BoundSource] = []
         # The sources found so far are valid when time runs out.
@@ -219,8 +214,6 @@ class BoundSources:
 class Conflicts:
     """Forbidden sets that include costly tuples, and the problem with these tuples capped.
 
-    Attributes
-    ----------
     capped : the problem; costly tuples cost no more than the costliest other tuple. costly : these tuples.
     forbidden : sets of literals that assignments cannot contain, and the costly tuples.
     """

@@ -51,9 +51,7 @@ MOST_GROWTH = 8.0
 def with_clique_variables(reduction: Reduction) -> Reduction:
     """The reduced problem with clique variables after the others if they cover enough conflicts; otherwise unchanged.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
+    Raises TimeLimitError: the deadline of the enclosing block came.
     """
     tables = reduction.tables
     excluding = [part for part in tables.parts if len(part.scope) == 2 and not part.permitted.all()]

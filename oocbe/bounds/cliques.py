@@ -33,8 +33,6 @@ def bit_matrix(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
 def covering_cliques(adjacent: NDArray[np.uint64], wanted: NDArray[np.uint64] | None = None) -> list[list[int]]:
     """Maximal cliques that contain every edge of a graph; each greedily takes edges that no earlier clique covers.
 
-    Parameters
-    ----------
     adjacent : uint64 (vertices, words), a symmetric bit matrix with an empty diagonal.
     wanted : bit matrix of the edges to cover, of the same form; None: all edges.
     """
@@ -54,8 +52,6 @@ def violated_cliques(
 ) -> list[list[int]]:
     """Maximal cliques whose literals sum to more than 1 at a point: one or two greedy attempts per fractional literal.
 
-    Parameters
-    ----------
     adjacent : as for :func:`covering_cliques`. point : float64 (vertices,). least_violation : beyond 1.
     """
     order = np.argsort(-point, kind="stable")

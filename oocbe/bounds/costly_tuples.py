@@ -38,8 +38,6 @@ BLOCK = 1 << 22
 class CostlyTuples:
     """Costly tuples as sets of literals, one array for each size.
 
-    Attributes
-    ----------
     sets : int64 (tuples, size). excess : int64 (tuples,), in fixed point: the maximum payment of each tuple.
     """
 

@@ -46,8 +46,6 @@ MOST_LITERALS = 8192
 class Forbidden:
     """Sets of literals that no assignment that counts contains.
 
-    Attributes
-    ----------
     first : int64 (variables + 1,), the first literal of each variable. owner : int64 (literals,), its variable.
     removed : uint8 (literals,), 1 for literals forbidden by themselves.
     pairs : bool (literals, literals), symmetric; two values of one variable are a forbidden pair.
@@ -100,8 +98,6 @@ def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
 def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) -> Forbidden:
     """The forbidden sets of a problem of at most :data:`MOST_LITERALS` literals, the smallest :data:`MOST_SETS`.
 
-    Parameters
-    ----------
     besides : int64 (sets, size), sets of two or more literals to be treated as forbidden, too.
     """
     sizes = problem.sizes
@@ -284,8 +280,6 @@ def _minimal(cells: NDArray[np.bool_]) -> list[tuple[tuple[int, ...], NDArray[np
 class SingleValues(NamedTuple):
     """Parts over one variable.
 
-    Attributes
-    ----------
     numbers : int64 (parts,), their indices among all functions, or all constraints. variables : int64 (parts,).
     starts : int64 (parts + 1,), start of the values of each part's variable.
     costs : of functions, int64 or float64 (values,); 0 for constraints. permitted : bool (values,).

@@ -61,8 +61,6 @@ MOST_RELIEVED = 8
 class Incumbent:
     """A feasible assignment.
 
-    Attributes
-    ----------
     value : the problem's own evaluation of the assignment.
     assignment : one value index a variable.
     method : its name, for reports.
@@ -81,21 +79,13 @@ def find_incumbent(
 ) -> Incumbent | None:
     """Search for a good feasible assignment.
 
-    Parameters
-    ----------
     problem : in min-sum or max-sum.
     seconds : time limit, wall time, including set-up. A compiled call is never interrupted, and one call is made
         however long set-up took, unless the limit is 0.
     seed : of every random choice. With ``iterations`` and enough time, the result is a function of the seed.
     iterations : limit on the iterations of the search; None: no limit.
-
-    Returns
-    -------
-    Incumbent or None : None if no feasible assignment was found, which proves nothing.
-
-    Raises
-    ------
-    UnsupportedError : the semiring does not add values and select one sum.
+    Returns Incumbent or None : None if no feasible assignment was found, which proves nothing.
+    Raises UnsupportedError: the semiring does not add values and select one sum.
     """
     begin = working_time()
     found = LocalSearch(problem, seed)

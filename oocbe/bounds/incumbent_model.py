@@ -21,8 +21,6 @@ from oocbe.runtime.deadline import check_deadline
 class SearchModel:
     """A problem in the form of the local search.
 
-    Attributes
-    ----------
     model, soft, hard : for the kernels of :mod:`oocbe.bounds.kernels.cpu.search_state`; all costs are minimised.
     constant : added to every value.
     is_infeasible : whether a factor without variables, or the unary constraints of a variable, forbid everything.

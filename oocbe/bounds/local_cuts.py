@@ -74,8 +74,6 @@ class _Ball:
 class LocalCuts:
     """Separation of violated inequalities over balls of literals.
 
-    Parameters
-    ----------
     problem, forbidden : linear constraints, and forbidden sets.
     seed : of tie-breaking between literals.
     """
@@ -95,8 +93,6 @@ class LocalCuts:
     def find(self, point: NDArray[np.float64], size: int, deadline: float) -> list[Row]:
         """Violated inequalities at a point.
 
-        Parameters
-        ----------
         point : float64 (literals,). size : maximum literals of a ball, at most 64. deadline : on the performance
             counter.
         """

@@ -303,8 +303,6 @@ def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:
 class PointRounding:
     """Rounding of points of one problem's relaxation.
 
-    Parameters
-    ----------
     problem : evaluates the result. forbidden : sets that an assignment must not contain.
     costs : float64 (literals,), break ties.
     """
@@ -336,8 +334,6 @@ class PointRounding:
     def round(self, point: NDArray[np.float64], removed: NDArray[np.uint8]) -> bool:
         """Round a point; returns whether the result is feasible and better than all earlier ones.
 
-        Parameters
-        ----------
         point : float64 (literals,). removed : uint8 (literals,), 1 for excluded literals.
         """
         order = np.lexsort((self._costs, -np.round(point, 6))).tolist()

@@ -107,8 +107,6 @@ class Removal:
 class Reduction:
     """A reduced problem with its postsolve.
 
-    Attributes
-    ----------
     tables : over the remaining variables, renumbered, and clique variables after them, if there are any.
     variables : original numbers of the remaining ones.
     steps : eliminations and removals, in order; lists have an entry for every original variable.
@@ -156,9 +154,7 @@ def reduced(tables: ScopeTables, kept: Sequence[NDArray[np.int64]] = ()) -> Redu
     """Eliminate variables while tables do not grow (smallest result first), and remove values. At least one variable
     remains. kept : the values of each variable that matter, ascending; empty: all.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
+    Raises TimeLimitError: the deadline of the enclosing block came.
     """
     return _Reducing(tables, kept).run()
 
@@ -166,13 +162,8 @@ def reduced(tables: ScopeTables, kept: Sequence[NDArray[np.int64]] = ()) -> Redu
 def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
     """Eliminate more variables, even if functions grow; at least one variable remains.
 
-    Parameters
-    ----------
     order : of remaining variables, by their new numbers.
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
+    Raises TimeLimitError: the deadline of the enclosing block came.
     """
     further, old = _Reducing(reduction.tables).run_along(order), reduction.variables
     steps = [
@@ -523,8 +514,6 @@ def _less(scope: tuple[int, ...], axis: int) -> tuple[int, ...]:
 class LinearParts:
     """Linear constraints over variables that lose values.
 
-    Parameters
-    ----------
     constraints : of the whole problem.
     """
 
@@ -584,8 +573,6 @@ Rows = tuple[NDArray[Any], NDArray[np.bool_]]
 def values_needed(size: int, functions: Sequence[Rows], rounding: float = 0.0) -> NDArray[np.int64]:
     """The values of a variable that an optimal assignment may need; none if all are forbidden.
 
-    Parameters
-    ----------
     size : values of the variable. functions : all functions over it, int64 or float64.
     rounding : maximum error of a sum of floats; a smaller gain counts only if no single function has a loss.
     """

@@ -51,8 +51,6 @@ LARGEST_COEFFICIENTS = 1 << 32
 class ScopeTable:
     """The sum of the functions over one scope, dense.
 
-    Attributes
-    ----------
     scope : variables. values : int64 or float64, an axis a variable; 0 where forbidden.
     permitted : bool, of the same shape. least : minimum of the permitted values, 0 if there are none.
     """
@@ -67,8 +65,6 @@ class ScopeTable:
 class ScopeTables:
     """All parts of a problem, merged by scope.
 
-    Attributes
-    ----------
     problem : in min-sum. parts : over one or more variables. constant : additional cost of all assignments.
     grid : the possible values of assignments. rounding : maximum rounding error of sums of floats.
     is_integral : whether all costs are integers. is_impossible : whether some part permits nothing.
@@ -215,8 +211,6 @@ class ScopeTables:
 class AscentLayout:
     """The tables laid out for the ascent, before conversion to fixed point: shared by all thresholds.
 
-    Attributes
-    ----------
     network : without its tables. length : of a state, which ends with an entry for each linear constraint.
     value : int64, indices in a state of the costs over single variables, which come first in the next two arrays.
     above, permitted : cost of each cell beyond its function's minimum, and whether it is permitted: the costs over
@@ -321,8 +315,6 @@ MOST_SCALE_BITS = 12
 class ScaledCosts:
     """Conversion of a problem's costs to integers below a threshold.
 
-    Attributes
-    ----------
     tables : of the problem. dtype : int32 or int64. bits : a cost c is stored as c * 2**bits.
     cap : cost of forbidden tuples; 0 if no assignment is below the threshold.
     slack : in units of the stored costs of floats; more than the error of subtraction and scaling.

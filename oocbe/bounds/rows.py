@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 class Row:
     """A valid inequality: the sum of coefficients of true literals is at most the right-hand side.
 
-    Attributes
-    ----------
     literals : int64, ascending. coefficients : int64. right_hand_side : integer. kind : what the row is called.
     number : of the problem's linear constraint that the row is, -1 where it is none.
     """

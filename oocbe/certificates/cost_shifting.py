@@ -116,8 +116,6 @@ def shifts_of(
 class ShiftedCosts:
     """Writes the proof that a search has found.
 
-    Parameters
-    ----------
     formula : of the problem. derive : writes a line and returns its number. delete : constraints by number.
     state : introduces the state of a row of a scope. define : introduces a literal that is true where several others
         are. found : the search. improving : number of the constraint that limits the objective; None: there is none.

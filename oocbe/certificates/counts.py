@@ -58,9 +58,7 @@ class CountProof(ProofTask):
     def write_count(self, result: TaskResult) -> TaskResult:
         """Write the files; returns the result with a note about its proof, or why there is none.
 
-        Raises
-        ------
-        UsageError, ResourceError : a file cannot be written. InternalError : the proof shows another count.
+        Raises UsageError, ResourceError: a file cannot be written; InternalError: the proof shows another count.
         """
         self.write_formula()
         if self._proof is None or result.value is None:

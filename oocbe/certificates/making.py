@@ -60,8 +60,6 @@ FIRST_SHARE = 0.5
 class Claim:
     """The claim that a certificate proves.
 
-    Attributes
-    ----------
     status : ``optimal``, ``infeasible`` or ``nothing-better``. value : that nothing is below; None where infeasible.
     assignment : one that has the value, None where there is none.
     """
@@ -74,8 +72,6 @@ class Claim:
 class Maker:
     """Makes the certificate of one claim about one file.
 
-    Parameters
-    ----------
     path : the problem's file; not read if ``parts`` are given. problem : read from it, in min-sum with integer costs.
     claim : to be proven. seed : of tie-breaking. parts : of the problem, as the checker reads them from the file.
     """
@@ -348,9 +344,7 @@ SHARE = 2
 def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evidence: bool, given_format: bool) -> None:
     """Refuse problems and options without certificates, before the solve.
 
-    Raises
-    ------
-    UnsupportedError : with the reason and the remedy.
+    Raises UnsupportedError: with the reason and the remedy.
     """
     from oocbe.bounds.forbidden import MOST_LITERALS
 
@@ -403,14 +397,9 @@ def write_certificate(
 ) -> str:
     """Make the certificate of a result, check it, and write it; returns the reason of a failure, empty on success.
 
-    Parameters
-    ----------
     path, problem : the file, and the problem in it. result : of its solve. target : path of the certificate.
     seconds : remaining time limit; None: none.
-
-    Raises
-    ------
-    UsageError, ResourceError : the file cannot be written.
+    Raises UsageError, ResourceError: the file cannot be written.
     """
     if result.status not in PROVEN:
         return f"{result.status}: what is not proven has no certificate"

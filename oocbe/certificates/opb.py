@@ -36,8 +36,6 @@ MOST_DECIMALS = 12
 class CostTable(NamedTuple):
     """Costs of a function above its least, and the objective's variable of each row.
 
-    Attributes
-    ----------
     scope : ascending. costs : by row, above 0. names : of the variable by row. clauses : number of the constraint that
         implies the variable; None where it is the literal itself.
     """

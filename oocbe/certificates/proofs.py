@@ -52,14 +52,9 @@ FIRST_SHARE = 0.25
 class ProofTask:
     """The formula of a problem, made before its solve, and the files that are written.
 
-    Parameters
-    ----------
     problem : as read. options : of the solve. proof, opb : paths of the files; None: not written.
-
-    Raises
-    ------
-    UsageError : a proof without its formula, or in its file, or a run whose problem differs. UnsupportedError : no
-        formula (:class:`~oocbe.certificates.opb.Formula`).
+    Raises UsageError: a proof without its formula, or in its file, or a run whose problem differs; UnsupportedError: no
+    formula (:class:`~oocbe.certificates.opb.Formula`).
     """
 
     def __init__(

@@ -15,13 +15,8 @@ from oocbe.certificates.check_certificate import WORK, Proof, members, need
 def nothing_better(proof: Proof, order: list[int]) -> bool:
     """Whether tables along an order show that nothing below the limit is left.
 
-    Parameters
-    ----------
     proof : after its steps, the last of which gives the bound. order : all variables, in the order of assignment.
-
-    Raises
-    ------
-    ValueError : an invalid order, or tables with more rows than the checker's limit.
+    Raises ValueError: an invalid order, or tables with more rows than the checker's limit.
     """
     need(sorted(order) == list(range(len(proof.sizes))), "the order is not one of all variables")
     (constant, sums, least), late = proof.bound, set(order)

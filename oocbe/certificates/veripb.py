@@ -61,8 +61,6 @@ class Written(NamedTuple):
 class ProofWriter:
     """Writes the proof of a formula.
 
-    Parameters
-    ----------
     formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
         buckets, and of linear constraints that are written as tables: of each for an elimination, else of all. end : of
         the search, as of :func:`working_time`; None: there is none. rows : of the functions in it, at most.

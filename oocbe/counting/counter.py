@@ -73,8 +73,6 @@ the decisions with weight 15. Instance 073 of track 1 (118, 34) takes six times 
 class Counted(NamedTuple):
     """A count, and the work for it.
 
-    Attributes
-    ----------
     value : the count. decisions, conflicts, hits : of the search. entries : of the cache at the end.
     """
 
@@ -88,14 +86,9 @@ class Counted(NamedTuple):
 def count_formula(formula: Formula, scores: NDArray[np.float64], memory: int) -> Counted:
     """The count of a formula.
 
-    Parameters
-    ----------
     scores : float64 (variables,), preference of each variable; see :func:`depth_scores`.
     memory : limit of the cache, in bytes; beyond it, the entries that were not used for longest are deleted.
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the innermost block passed. ResourceError : the memory does not suffice.
+    Raises TimeLimitError: the deadline of the innermost block passed; ResourceError: the memory does not suffice.
     """
     if formula.multiplier == 0 or any(len(clause) == 0 for clause in formula.clauses):
         return Counted(0)

@@ -29,8 +29,6 @@ class Formula:
     The count is ``multiplier`` times the sum, over the assignments of shown variables that extend to a model, of the
     product of their literals' weights.
 
-    Attributes
-    ----------
     variables : number of variables; those in no clause count, too.
     clauses : without duplicates and tautologies; an empty one has no model.
     shown : bool (variables,), whether each variable counts. Others have weight 1.

@@ -53,8 +53,6 @@ MOST_ROUNDS = 20
 class Presolved(NamedTuple):
     """A formula with the same count.
 
-    Attributes
-    ----------
     formula : the rest. variables : for each variable left, its number before.
     """
 
@@ -67,9 +65,7 @@ def presolve(formula: Formula, seconds: float) -> Presolved:
 
     seconds : time limit of everything; what was found until then is used.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block passed.
+    Raises TimeLimitError: the deadline of the enclosing block passed.
     """
     work = _Work(formula)
     with Deadline(seconds) as deadline:

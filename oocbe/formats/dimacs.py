@@ -191,10 +191,8 @@ def render_cnf(problem: Problem) -> str:
 def render_wcnf(problem: Problem) -> str:
     """A problem of truth values in the new format of weighted clauses.
 
-    Raises
-    ------
-    UnsupportedError : variables with more than two values, costs below 0 or that are no integers, another semiring, an
-        upper bound that may bind, or a part over too many variables.
+    Raises UnsupportedError: variables with more than two values, costs below 0 or that are no integers, another
+    semiring, an upper bound that may bind, or a part over too many variables.
     """
     hard, soft, constant = _clauses(problem)
     lines = [f"c {len(problem.variables)} variables, value 1 is true", *(f"h {clause}" for clause in hard)]

@@ -179,10 +179,8 @@ def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None)
     A text is a pair where it begins with a variable's name and ``=``, else a file. Values are as for
     :func:`oocbe.model.names.value_index`: labels, else positions.
 
-    Raises
-    ------
-    UsageError : a pair with a value that the variable does not have, a variable that is given two different values, or
-        a file that cannot be opened. FormatError, UnsupportedError : see :func:`parse_evidence`.
+    Raises UsageError: a pair with a value that the variable does not have, a variable that is given two different
+    values, or a file that cannot be opened; FormatError, UnsupportedError: see :func:`parse_evidence`.
     """
     if isinstance(given, Mapping):
         return indices_of(problem, given)
@@ -230,10 +228,8 @@ def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
     older one with the number of samples before that. A file of one sample has an odd number of numbers in the first and
     an even one in the second, so there is nothing to guess.
 
-    Raises
-    ------
-    FormatError : malformed, or a variable or value that the problem does not have.
-    UnsupportedError : more than one sample, see :func:`parse_samples`.
+    Raises FormatError: malformed, or a variable or value that the problem does not have; UnsupportedError: more than
+    one sample, see :func:`parse_samples`.
     """
     samples = parse_samples(text, problem)
     if len(samples) != 1:
@@ -247,9 +243,7 @@ def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
 def parse_samples(text: Text, problem: Problem) -> list[dict[int, int]]:
     """Variable index to value index for each sample of a file; see :func:`parse_evidence` for its layouts.
 
-    Raises
-    ------
-    FormatError : malformed, or a variable or value that the problem does not have.
+    Raises FormatError: malformed, or a variable or value that the problem does not have.
     """
     text = text.without_comments()
     first = text.integer(0, "the number of observed variables", low=0)

@@ -54,8 +54,6 @@ Values = tuple[tuple[int, int], ...]
 class Scope:
     """A restricted problem, and a bound on it.
 
-    Attributes
-    ----------
     stack : the restrictions of the whole problem. source : None before the first bound.
     removals : values removed by each restriction; variables are numbered as before it.
     """
@@ -105,8 +103,6 @@ class Scope:
 class RunningOrder:
     """An order running on a scope, as published for a resumed run.
 
-    Attributes
-    ----------
     removals : of the scope. threshold : of the run.
     order : of the scope's variables. cap : maximum rows of a message.
     """
@@ -191,9 +187,7 @@ class BoundedSolve(SubSolver):
     def run(self) -> None:
         """Search until the optimum is proven, a limit is reached, or memory ends.
 
-        Raises
-        ------
-        ResourceError : memory or disk ran out, and no bound or assignment is known.
+        Raises ResourceError: memory or disk ran out, and no bound or assignment is known.
         """
         known, options = self._known, self._options
         attempt = None if self._run.known is None else self._run.known.get("attempt")

@@ -94,9 +94,7 @@ class Root:
 
         node : any node of the network, overwritten.
 
-        Raises
-        ------
-        TimeLimitError : the deadline of the enclosing block came.
+        Raises TimeLimitError: the deadline of the enclosing block came.
         """
         work = self.tables.pass_work
         passes = max(1, min(ROOT_PASSES, int(CALL_WORK / max(1, work))))
@@ -181,15 +179,10 @@ class Tree:
     def go_on(self, upper: int | float, seconds: float, most_ends: int, is_refuted: bool) -> tuple[int, int]:
         """Continue the search for assignments below ``upper``, in one compiled call.
 
-        Parameters
-        ----------
         seconds : time limit (at least one node), estimated from the pace. most_ends : maximum number of path ends.
         is_refuted : whether the current deepest node is finished.
-
-        Returns
-        -------
-        status, nodes : reason of the end, see :data:`~oocbe.search.kernels.cpu.depth_first.EXHAUSTED`; number of new
-            nodes.
+        Returns status, nodes : reason of the end, see :data:`~oocbe.search.kernels.cpu.depth_first.EXHAUSTED`; number
+        of new nodes.
         """
         root, counts = self.root, self.search.counts
         begin, before = working_time(), int(counts[NODES])

@@ -49,8 +49,6 @@ from oocbe.search.kernels.cpu.node_state import SearchNode
 class Path(NamedTuple):
     """The decisions from the root to a node.
 
-    Attributes
-    ----------
     trail : int64 (decisions, 5), see :data:`~oocbe.search.kernels.cpu.depth_first.VARIABLE`; shared with other paths,
         read-only. length : number of leading decisions of the path.
     is_opposite : whether the last decision is replaced by its complement.
@@ -77,8 +75,6 @@ ROOT = Path(np.zeros((0, AFTER + 1), dtype=np.int64), 0, False)
 class OpenNode(NamedTuple):
     """An open node, in heap order.
 
-    Attributes
-    ----------
     low : lower bound of assignments below it. depth : negated number of decided values; deeper nodes come first.
     number : unique. part : share of the whole tree. path : from the root.
     """

@@ -234,8 +234,6 @@ class ReducedElimination(EliminationAttempts):
     There is none if a run stores messages for resumption (only elimination of the whole problem can be resumed), or if
     the reduced problem takes too much memory.
 
-    Parameters
-    ----------
     reduction : of the problem. options : of the solve. known : updated.
     """
 

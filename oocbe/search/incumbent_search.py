@@ -138,9 +138,7 @@ class SearchBeside:
     def best(self) -> Incumbent | None:
         """The best assignment, or None, also if the search lacked memory; ends the search.
 
-        Raises
-        ------
-        BaseException : the search failed with a programming error.
+        Raises BaseException: the search failed with a programming error.
         """
         self._deadline.interrupt()
         self._thread.join()

@@ -31,8 +31,6 @@ repetition, relative to its estimate."""
 class MiniBucketRounds(SubSolver):
     """Passes of growing z over one min-sum problem.
 
-    Parameters
-    ----------
     problem, options : the problem and its settings. known : updated.
     """
 

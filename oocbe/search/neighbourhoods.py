@@ -56,8 +56,6 @@ one."""
 class Neighbourhoods(SubSolver):
     """Neighbourhood searches of one problem, one a thread.
 
-    Parameters
-    ----------
     search : the main search, source of assignments and receiver of improvements. known : updated by it.
     """
 
@@ -99,9 +97,7 @@ class Neighbourhoods(SubSolver):
     def prepared(self, threads: int) -> list[Neighbourhood]:
         """The searches for ``threads`` threads, fewer if memory is short, below a threshold near the incumbent.
 
-        Raises
-        ------
-        TimeLimitError : the deadline of the enclosing block came.
+        Raises TimeLimitError: the deadline of the enclosing block came.
         """
         shared = self._main.shared
         assert shared is not None

@@ -30,8 +30,6 @@ from oocbe.search.subsolver import SubSolver
 class Parameters:
     """Parameters of the scheduler, the same for all solvers.
 
-    Attributes
-    ----------
     slice_seconds : time slice of a solver that can stop at any time, in seconds. Its estimate is read after each.
     near_seconds : a solver runs alone while its elapsed and its estimated total time are at most this, in seconds. On
         most families of generated problems the estimate of depth-first search after 0.1 s is right within a third.
@@ -72,8 +70,6 @@ PARAMETERS = Parameters()
 class Terms:
     """Terms of one solver.
 
-    Attributes
-    ----------
     share : weight relative to depth-first search.
     after : virtual time, in seconds, at which the solver joins.
     soon, leading : factors of the weight while the solver is expected to end soon, and while it has the best bound.
@@ -134,8 +130,6 @@ class Member:
 class Portfolio:
     """Solvers of one problem in time slices.
 
-    Parameters
-    ----------
     known : bounds of the problem. deadline : of the search.
     parameters, clock : of the schedule; the clock returns seconds.
     """
@@ -170,14 +164,9 @@ class Portfolio:
     def run(self, is_done: Callable[[], bool], most: float = math.inf, more: float = 0.0) -> None:
         """Run until all solvers have ended, or have used their time.
 
-        Parameters
-        ----------
         is_done : whether to stop earlier.
         most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
+        Raises TimeLimitError: the deadline came.
         """
         while not is_done():
             member = self.next(most, more)

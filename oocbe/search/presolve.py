@@ -98,9 +98,7 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
 
     graph : returns the cached primal graph of the problem, if there is one.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
+    Raises TimeLimitError: the deadline of the enclosing block came.
     """
     if len(problem.variables) >= MANY_VARIABLES or any(is_wide(c, problem.sizes) for c in problem.linear_constraints):
         return False
@@ -115,13 +113,8 @@ def presolve(problem: Problem, options: SolveOptions, form: RowProblem | None = 
 
     None if an option concerns the whole problem, or if nothing can be removed.
 
-    Parameters
-    ----------
     problem : in min-sum or max-sum. form : the problem in min-sum, whose reduction is reused, or None.
-
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
+    Raises TimeLimitError: the deadline of the enclosing block came.
     """
     if options.order != "auto" or not options.dominance or options.workdir is not None:
         return None
@@ -197,9 +190,7 @@ def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
     Unchanged if a table would be too large, if the engine would be as fast, if incomplete tables are requested, or if
     the problem is infeasible.
 
-    Raises
-    ------
-    TimeLimitError : the deadline of the enclosing block came.
+    Raises TimeLimitError: the deadline of the enclosing block came.
     """
     tables, memory = reduction.tables, message_memory(options)
     count = len(tables.problem.variables)

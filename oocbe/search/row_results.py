@@ -72,13 +72,8 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
 def opening_result(problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds) -> Result | None:
     """The result of depth-first search before all other solvers; None if it does not close the problem.
 
-    Parameters
-    ----------
     problem : the original one. rows : of the problem in min-sum. known : bounds in min-sum, updated.
-
-    Raises
-    ------
-    TimeLimitError : the deadline came.
+    Raises TimeLimitError: the deadline came.
     """
     rows.load()
     rows.open()
@@ -95,8 +90,6 @@ def result_by_rows(
 ) -> Result | None:
     """The result of searches over rows before elimination without bounds; None if elimination should go ahead.
 
-    Parameters
-    ----------
     problem : the original one. rows : of the problem in min-sum.
     choice : the order of elimination. known : bounds in min-sum, updated.
     order_seconds : time of the order search.
@@ -128,8 +121,6 @@ def result_of_bounds(
 ) -> Result:
     """The result without times and memory, after a bounded search of a min-sum problem (perhaps a negated one).
 
-    Parameters
-    ----------
     problem : the original problem, in its own semiring. known, statistics : of the solved problem.
     """
     sign = 1 if problem.semiring.marginalisation is Marginalisation.MIN else -1

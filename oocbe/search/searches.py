@@ -96,9 +96,7 @@ class Searches:
     def open(self) -> None:
         """Run depth-first search briefly, longer while it is expected to end soon, at most until the requested gap.
 
-        Raises
-        ------
-        TimeLimitError : the deadline came.
+        Raises TimeLimitError: the deadline came.
         """
         if self._is_open and self.form.goes_first:
             self.lay_out()
@@ -107,9 +105,7 @@ class Searches:
     def first(self, seconds: float, more: float = 0.0) -> None:
         """Run each search for ``seconds`` before all other solvers, and ``more`` if it is then expected to end soon.
 
-        Raises
-        ------
-        TimeLimitError : the deadline came.
+        Raises TimeLimitError: the deadline came.
         """
         if self._is_open and not self.waits_for_bounds:
             self.lay_out()
@@ -213,8 +209,6 @@ values do not count: a search closes what is left of warehouses of few near stor
 class RowProblem:
     """A min-sum problem in the forms of the searches over rows.
 
-    Parameters
-    ----------
     problem : the problem. given : its reduction, if known.
     """
 

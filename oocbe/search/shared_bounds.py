@@ -19,8 +19,6 @@ from oocbe.model.settings.option_values import Gap
 class SharedBounds:
     """Bounds on the optimum of one problem, each with a proof.
 
-    Attributes
-    ----------
     problem : in min-sum. gap : accepted distance of the bounds.
     report : called on changes.
     lower : lower bound on all admissible assignments, or None.
@@ -48,9 +46,8 @@ class SharedBounds:
 
         Non-finite values are ignored.
 
-        Raises
-        ------
-        InternalError : the assignment is infeasible, or not worth the value (:mod:`oocbe.elimination.solution_check`).
+        Raises InternalError: the assignment is infeasible, or not worth the value
+        (:mod:`oocbe.elimination.solution_check`).
         """
         if value < self.upper_bound and math.isfinite(value):
             check_solution(self.problem, value, assignment, why)

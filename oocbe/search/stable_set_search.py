@@ -54,8 +54,6 @@ FIRST_NODES, CALL_SECONDS = 256, 0.02
 class ValueGraph:
     """Values with savings, and the forbidden pairs among them.
 
-    Attributes
-    ----------
     variable, value : int64 (vertices,), of each vertex. weight : int64 (vertices,), its saving; positive.
     adjacent : uint64 (vertices, words), symmetric bit matrix. free : int64 (variables,), values without conflicts.
     cost : of the assignment ``free``.
@@ -153,10 +151,7 @@ def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np
 class StableSetSearch(SubSolver):
     """Stable set search of one min-sum problem.
 
-    Parameters
-    ----------
     graph : of the whole problem. known : updated.
-
     """
 
     def __init__(self, graph: ValueGraph, known: SharedBounds) -> None:

@@ -72,8 +72,6 @@ ROUNDING = 2
 class Subproblem:
     """Some variables and the functions over these alone.
 
-    Attributes
-    ----------
     variables : in the order in which they were added. functions : numbers of the tables. least : sum of their minima.
     lower : proven bound on what the functions cost. seconds : time of the search. search : None once it has ended.
     known : bounds found by the search. upper : cutoff of the whole problem when the search began.
@@ -124,10 +122,7 @@ class NeighbourhoodGrowth:
 class SubproblemSearch(SubSolver):
     """Bounds on the optimum of one min-sum problem from its subproblems.
 
-    Parameters
-    ----------
     tables : of the problem. known : updated. memory : limit of the states of all searches, in bytes.
-
     """
 
     def __init__(self, tables: ScopeTables, known: SharedBounds, memory: int) -> None:

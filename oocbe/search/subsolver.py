@@ -60,9 +60,7 @@ class SubSolver(ABC):
     def work(self, seconds: float, deadline: Deadline) -> Progress:
         """Run for ``seconds``, at least one step. A solver without memory is over.
 
-        Raises
-        ------
-        TimeLimitError : the deadline came; the solver can continue later.
+        Raises TimeLimitError: the deadline came; the solver can continue later.
         """
         known = self._known
         before, distance, begin = (known.lower, known.value), known.distance, working_time()
@@ -130,8 +128,6 @@ class SubSolver(ABC):
 class Statistics:
     """Resources used by a bounded solve.
 
-    Attributes
-    ----------
     seconds : by phase. attempts : abandoned runs.
     order, width, total_rows, dtype : of the last finished run; fixed variables come first in the order.
     largest_rows : of any finished run.

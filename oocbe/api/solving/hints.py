@@ -25,8 +25,6 @@ def solve_from(hint: Hint, problem: Problem, options: SolveOptions, observer: Ob
 
     The problem with these values fixed is solved first, for a short time. A note of the result says what came of it.
 
-    Parameters
-    ----------
     hint : see :func:`oocbe.formats.solutions.hint_of`. problem, options, observer : as for
         :func:`oocbe.api.solving.solve.solve`, as are the result and the errors.
     """

@@ -37,8 +37,6 @@ PLAN_SECONDS = 0.1
 class History:
     """Records the events of a solve, and forwards them.
 
-    Parameters
-    ----------
     target : the receiving observer; None: there is none, and no plan is made for it.
     begin : start of the solve, from ``time.perf_counter``.
     """

@@ -71,9 +71,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
 def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: float = 1.0) -> Plan:
     """The plan of a task, see :func:`oocbe.api.tasks.verbs.run_task`, with every feasible row; of the optimum as above.
 
-    Raises
-    ------
-    UsageError : an unknown task. UnsupportedError : a problem that the task does not accept.
+    Raises UsageError: an unknown task; UnsupportedError: a problem that the task does not accept.
     """
     if task == "optimum":
         return plan_solve(problem, options)

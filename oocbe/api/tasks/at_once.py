@@ -24,9 +24,8 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
 
     Also None for values that the task does not support: propagation may remove them, or later steps raise the error.
 
-    Raises
-    ------
-    TimeLimitError : the limit passed. FormatError : the file named by ``options.order`` is no order of this problem.
+    Raises TimeLimitError: the limit passed; FormatError: the file named by ``options.order`` is no order of this
+    problem.
     """
     begin = time.perf_counter()
     with Deadline(options.time_limit):

@@ -44,16 +44,11 @@ def count_clauses(
 ) -> TaskResult | None:
     """The number of feasible assignments of a problem whose parts are clauses; None for other problems and options.
 
-    Parameters
-    ----------
     eliminate : counts the preprocessed problem, with this order, by elimination; None: the search counts.
     weights : by variable, integers for its values; others weigh 1. hidden : variables that are projected out.
     model_found : called as soon as there is a model, before the count.
-
-    Raises
-    ------
-    TimeLimitError : the limit passed. ResourceError : the memory does not suffice.
-    UnsupportedError : an upper bound that sums can reach.
+    Raises TimeLimitError: the limit passed; ResourceError: the memory does not suffice; UnsupportedError: an upper
+    bound that sums can reach.
     """
     if _is_excluded(options):
         return None

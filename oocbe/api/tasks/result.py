@@ -52,8 +52,6 @@ def finished(task: str, problem: Problem, tables: Tables, value: float | Fractio
 class TreeNumbers(NamedTuple):
     """Sizes of one or several junction trees, for a result.
 
-    Attributes
-    ----------
     width : variables of the largest clique, less one. separator_rows : rows of each message.
     order : variables as they were eliminated.
     """

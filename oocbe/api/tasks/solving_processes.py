@@ -62,8 +62,6 @@ class _Process(Generic[Task]):
 class SolvingProcesses(Generic[Task, Answer]):
     """Processes that run tasks; a context manager that ends all of them.
 
-    Attributes
-    ----------
     threads : of each. killed : answer for a task that is given up. failed : answer for one that could not be sent.
     """
 
@@ -86,9 +84,7 @@ class SolvingProcesses(Generic[Task, Answer]):
     def answers(self, tasks: Iterable[Task], count: int) -> Generator[Answer, None, None]:
         """Answers in order of completion, by at most ``count`` processes.
 
-        Raises
-        ------
-        KeyboardInterrupt : a signal arrived; all partial results have been yielded before.
+        Raises KeyboardInterrupt: a signal arrived; all partial results have been yielded before.
         """
         left, again = deque(_Attempt(task) for task in tasks), deque[_Attempt[Task]]()
         for _ in range(min(count, len(left))):

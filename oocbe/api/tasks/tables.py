@@ -76,19 +76,13 @@ def compute_tables(
 ) -> Tables:
     """Run the forward pass in the problem's semiring, with every feasible row.
 
-    Parameters
-    ----------
     carries : whether the task accepts rows that carry their consumption of linear constraints.
     known : an order from an earlier search, in place of a long one. orders : finds orders, the best first; None: all
         orders are permitted. forward : class that makes the messages.
-
-    Raises
-    ------
-    UnsupportedError : a linear constraint that can bind, and does not fit the keys or, without ``carries``, has more
-        variables than fit a lookup.
-    ResourceError : messages do not fit the memory limit, or the disk is full.
-    FloatRangeError : products of floats leave the range of float64.
-    TimeLimitError : ``options.time_limit``, counted from here, was reached; it includes later passes of the engine.
+    Raises UnsupportedError: a linear constraint that can bind, and does not fit the keys or, without ``carries``, has
+    more variables than fit a lookup; ResourceError: messages do not fit the memory limit, or the disk is full;
+    FloatRangeError: products of floats leave the range of float64; TimeLimitError: ``options.time_limit``, counted from
+    here, was reached; it includes later passes of the engine.
     """
     relaxed = left_out(problem)
     if relaxed:

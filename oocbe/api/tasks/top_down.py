@@ -40,8 +40,6 @@ row and value (rows, domain size). Infeasible ones have the same ``nothing`` as 
 def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: Share) -> None:
     """Visit every bucket from the root down.
 
-    Parameters
-    ----------
     start : weight of the single row of a bucket without a separator. nothing : weight of an unreached row.
     reduce : combines the weights of one row, such as ``np.add``; ``nothing`` is its neutral element.
     share : splits the weights of a bucket's rows; see :data:`Share`.
@@ -144,16 +142,11 @@ BLOCK_ROWS = 1 << 17
 class RowWeights:
     """Weights of all rows of a message; :meth:`close` releases its disk space.
 
-    Parameters
-    ----------
     rows : number of rows. nothing : initial weight of a row.
     dtype : of the weights.
     most_bytes : limit in memory; larger weights are in a file, with a cache of so many bytes.
     budget : counts the file's bytes, and gives its folder.
-
-    Raises
-    ------
-    DiskError : the file cannot be made.
+    Raises DiskError: the file cannot be made.
     """
 
     def __init__(self, rows: int, nothing: Any, dtype: np.dtype[Any], most_bytes: int, budget: DiskBudget) -> None:
@@ -171,10 +164,8 @@ class RowWeights:
     def add(self, reduce: np.ufunc, rows: NDArray[np.int64], weights: NDArray[Any]) -> None:
         """Reduce weights into some rows, in their order; a row may occur several times.
 
-        Raises
-        ------
-        DiskError : the disk is full, or its limit reached. CorruptDataError : data read from the file differ from those
-            written.
+        Raises DiskError: the disk is full, or its limit reached; CorruptDataError: data read from the file differ from
+        those written.
         """
         numbers = rows // BLOCK_ROWS
         order = np.argsort(numbers, kind="stable")

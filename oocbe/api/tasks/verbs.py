@@ -61,23 +61,17 @@ def run_task(
 ) -> TaskResult:
     """Run a task on a problem with the tables of bucket elimination.
 
-    Parameters
-    ----------
     task : one of :data:`TASKS`.
     problem : the problem, or a path that :func:`oocbe.read` accepts.
     options, overrides, evidence, observer, client : as for :func:`oocbe.solve`.
     k : number of assignments of ``kbest``, at least 1.
     temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` gives all feasible assignments equal weight.
     proof, opb : of ``count``, files to be written as for :func:`oocbe.solve`; a note states what is proven, or why not.
-
-    Raises
-    ------
-    UsageError : an unknown task, or a k or temperature out of range.
-    UnsupportedError : a constraint that tables cannot represent, or a semiring without meaning for the task.
-    FloatRangeError : products of floats leave the range of float64, in ``count-optimal`` and ``kbest``; ``mpe``,
-        ``logz`` and ``marginals`` add logarithms instead.
-    ResourceError : memory or disk ran out.
-    Interrupted : Ctrl-C was pressed; its ``result`` has the status ``interrupted``.
+    Raises UsageError: an unknown task, or a k or temperature out of range; UnsupportedError: a constraint that tables
+    cannot represent, or a semiring without meaning for the task; FloatRangeError: products of floats leave the range of
+    float64, in ``count-optimal`` and ``kbest``; ``mpe``, ``logz`` and ``marginals`` add logarithms instead;
+    ResourceError: memory or disk ran out; Interrupted: Ctrl-C was pressed; its ``result`` has the status
+    ``interrupted``.
     """
     settings = settings_from(options, overrides)
 

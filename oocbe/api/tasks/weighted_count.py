@@ -69,9 +69,7 @@ def asks_weights(task: str, problem: Problem, options: SolveOptions) -> bool:
 def forbid_zero_weights(problem: Problem) -> Problem:
     """The problem without the values of shown variables that weigh 0.
 
-    Raises
-    ------
-    UnsupportedError : a variable with weights is missing: a reduced problem does not have the fixed ones.
+    Raises UnsupportedError: a variable with weights is missing: a reduced problem does not have the fixed ones.
     """
     question = question_of(problem)
     missing = question.weights.keys() - problem.number_by_name.keys()
@@ -97,8 +95,6 @@ def question_of(problem: Problem) -> CountQuestion:
 class ScaledWeights:
     """Scaled weights of a problem's shown variables.
 
-    Attributes
-    ----------
     values : by variable, coprime integers for its values; variables of equal weights are left out.
     scale : the weight of an assignment is the product of its integers and this fraction.
     hidden : variables that are projected out. most : upper bound of the absolute sum of the products.
@@ -227,10 +223,8 @@ class _FloatForward(Forward):
 def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The weighted and projected number of feasible assignments of a stack's original; the result is of its problem.
 
-    Raises
-    ------
-    UnsupportedError : a hidden variable in a linear constraint that rows carry; else as for
-        :func:`oocbe.api.tasks.count.count`. UsageError : an order file without the hidden variables first.
+    Raises UnsupportedError: a hidden variable in a linear constraint that rows carry; else as for
+    :func:`oocbe.api.tasks.count.count`; UsageError: an order file without the hidden variables first.
     """
     problem, question = stack.problem, question_of(stack.original)
     weights = ScaledWeights.of(stack)

@@ -64,8 +64,6 @@ class Walk:
 class Cluster:
     """A mini-bucket.
 
-    Attributes
-    ----------
     variable : the eliminated one. scope : in elimination order, ``variable`` first.
     belief : its table; in the beginning the sum of its functions.
     parent : index of the cluster that receives its message; None: no variable is left.

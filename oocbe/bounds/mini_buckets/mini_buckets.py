@@ -95,8 +95,6 @@ def _as_int64(table: Table) -> Table:
 def match(tables: Sequence[Table], copy: str) -> list[Table]:
     """The joined mini-buckets of a bucket after cost shifting (see the module).
 
-    Parameters
-    ----------
     tables : in host memory, at least two; all scopes contain the variable named ``copy``.
     """
     shared = _shared_names(tables, copy)
@@ -169,8 +167,6 @@ ULP = 2.0**-52
 class MiniBucketPass:
     """Outcome of the forward pass with mini-buckets.
 
-    Attributes
-    ----------
     buckets : one a variable, in elimination order, with all their factors (up to the first one proven infeasible).
     bound : lower bound on the optimum, rounded down by the error bound of floating-point sums; None if infeasible.
     value : the bound before rounding.
@@ -192,8 +188,6 @@ class MiniBucketPass:
 class MiniBuckets:
     """The forward pass with mini-buckets over a prepared min-sum problem.
 
-    Parameters
-    ----------
     prepared : the problem, without carried consumption in its rows; with ``shifting``, from :func:`with_copies`.
     z : maximum number of variables of a mini-bucket, including the eliminated one.
     store : of the messages. engine : computes the mini-buckets.
@@ -235,11 +229,8 @@ class MiniBuckets:
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> MiniBucketPass:
         """Eliminate every variable; ``bucket_done`` is called with a bucket's number (from 1), and rows and bytes sent.
 
-        Raises
-        ------
-        ResourceError : a message would not fit the memory limit, or the disk is full.
-        TimeLimitError : the engine's deadline came.
-        ValueRangeError : shifted integers could leave the range of int64.
+        Raises ResourceError: a message would not fit the memory limit, or the disk is full; TimeLimitError: the
+        engine's deadline came; ValueRangeError: shifted integers could leave the range of int64.
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)

@@ -456,8 +456,6 @@ def greedy_assignment(
 ) -> tuple[int, ...] | None:
     """A value index for each variable with a bucket; None if the search gave up.
 
-    Parameters
-    ----------
     variables : in elimination order; those without a bucket are left out. rate : see :data:`Rate`.
     sizes : of the domains of all variables. relaxed : linear constraints that no table contains.
     """

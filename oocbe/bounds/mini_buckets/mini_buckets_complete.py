@@ -273,8 +273,6 @@ COMMON = 1e-3
 class Cluster:
     """A mini-bucket, a node of the join graph.
 
-    Attributes
-    ----------
     variable : the eliminated one. members : its variables as a bit set. table : its costs.
     parts : numbers of its functions. children : indices of the clusters whose messages it receives.
     parent : index of the receiver of its message; None if the message has no variables.
@@ -297,8 +295,6 @@ class Cluster:
 class Partition:
     """Divides buckets.
 
-    Attributes
-    ----------
     sizes : of domains. position : of each variable in the order. z : maximum number of variables of a mini-bucket.
     cap : of costs. temperature : unit of costs. seed : of the samples.
     by_content : whether losses are sampled; otherwise the largest tables are joined first, with the first that fits.
@@ -315,8 +311,6 @@ class Partition:
     def divide(self, variable: int, received: Sequence[Cluster], room: int) -> list[Cluster]:
         """Divide the bucket of a variable, which is in the scope of every received table, into mini-buckets.
 
-        Parameters
-        ----------
         received : functions and messages, one a cluster; their tables are not changed.
         room : maximum number of cells of a new table.
         """
@@ -438,8 +432,6 @@ LITTLE_OF_ALL = 0.02
 class CompletePass:
     """A join graph after cost shifting.
 
-    Attributes
-    ----------
     graph : the join graph. dtype : of its costs. passes : pairs of passes. tried : number of divisions.
     is_cut_short : whether the time limit or a signal ended it; the bound proven by then is valid.
     """
@@ -505,14 +497,9 @@ def shifted(
 ) -> CompletePass:
     """Mini-buckets in complete tables, with costs shifted to convergence.
 
-    Parameters
-    ----------
     tables, order, z, seed : of the problem. memory : limit of all tables, in bytes. by_content : method of division.
     bucket_done : as for :class:`JoinGraph`, for the first division.
-
-    Raises
-    ------
-    ResourceError : the tables do not fit. TimeLimitError : the deadline came before the first pass was done.
+    Raises ResourceError: the tables do not fit; TimeLimitError: the deadline came before the first pass was done.
     """
     cells, _ = _cells(tables, order, z)
     threshold = tables.problem.upper_bound
@@ -545,14 +532,9 @@ def best_of_rising(
 ) -> int:
     """Run increasing z while the bound improves and memory and time suffice; returns the z with the best bound.
 
-    Parameters
-    ----------
     run : maps z to its bound (larger is better) and run time in seconds. is_possible : whether z may be run.
     least : the first z; it is possible.
-
-    Raises
-    ------
-    ResourceError, TimeLimitError : from ``run`` for the first z; for later ones they end the search.
+    Raises ResourceError, TimeLimitError: from ``run`` for the first z; for later ones they end the search.
     """
     bounds: dict[int, float] = {}
     z, idle, seconds = least, 0, 0.0

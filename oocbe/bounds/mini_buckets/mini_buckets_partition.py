@@ -41,8 +41,6 @@ LEAST_GAIN = 1e-12
 class FactorGroup:
     """A mini-bucket, or a single factor to be assigned to one.
 
-    Attributes
-    ----------
     members : variables as a bit set.
     functions, constraints, messages : its factors.
     """
@@ -146,8 +144,6 @@ def _sampled_costs(
 class MiniBucketShape:
     """Messages of mini-bucket elimination, predicted from scopes alone.
 
-    Attributes
-    ----------
     separators : of every message, as a bit set; without empty ones. variables : eliminated one of each.
     split : buckets with more than one mini-bucket.
     """
@@ -193,8 +189,6 @@ def largest_fitting(
 ) -> int:
     """The largest z, at least the size of the largest scope, with predicted bytes within a budget.
 
-    Parameters
-    ----------
     width : induced width of the order; beyond ``width + 1`` no bucket is split. bytes_of : predicts a shape's bytes.
     """
     least = max((len(s) for s in scopes), default=1)

@@ -106,8 +106,6 @@ def order_cell_work(speed: EliminationSpeed, tables: str) -> float:
 class OrderChoice:
     """An elimination order and its predicted cost.
 
-    Attributes
-    ----------
     order : variable indices, the one eliminated first at the front.
     heuristic : method that found it, such as ``min-fill``, or the file it was read from.
     candidates : number of evaluated orders.
@@ -196,8 +194,6 @@ def search_orders(
 ) -> list[OrderChoice]:
     """Search for orders, or read one; the order of each heuristic with the least predicted work, the best first.
 
-    Parameters
-    ----------
     wanted : ``auto``, the name of a heuristic or finder, or the path of a file of variable names.
     seconds : time limit of the search, except for the first order of each permitted heuristic; for earlier ends, see
         the module.
@@ -209,12 +205,8 @@ def search_orders(
     deadline : checked before each order; None: no limit.
     longest : seconds up to which the search continues if the predicted elimination takes even longer.
     graph : of the problem, if already available.
-
-    Raises
-    ------
-    TimeLimitError : the deadline passed. ResourceError : memory, or the size of plans, does not suffice for the graph
-        or for the separators of any order found.
-    FormatError : a file that does not list every variable once.
+    Raises TimeLimitError: the deadline passed; ResourceError: memory, or the size of plans, does not suffice for the
+    graph or for the separators of any order found; FormatError: a file that does not list every variable once.
     """
     graph = graph or PrimalGraph(problem)
     if is_order_file(wanted):

@@ -31,9 +31,7 @@ from oocbe.runtime.plain_files import read_text
 def read_order(problem: Problem, path: str | Path) -> list[int]:
     """Order from a text file: variable names separated by white space or commas; ``#`` begins a comment.
 
-    Raises
-    ------
-    FormatError : an unknown variable, one that occurs twice or is missing; the message names it and the line.
+    Raises FormatError: an unknown variable, one that occurs twice or is missing; the message names it and the line.
     """
     known = {v.name: index for index, v in enumerate(problem.variables)}
     order: list[int] = []
@@ -64,9 +62,7 @@ def found_order(
 ) -> NDArray[np.int64]:
     """The order of the finder with a name, int64 (variables,); ``most`` and ``flags`` do not concern finders.
 
-    Raises
-    ------
-    UsageError : the finder cannot be loaded, fails, or returns no tree decomposition of the graph.
+    Raises UsageError: the finder cannot be loaded, fails, or returns no tree decomposition of the graph.
     """
     try:
         find: Callable[[str, float, int], str] = order_finders()[name].load()
@@ -93,9 +89,7 @@ def graph_text(graph: ScopeGraph) -> str:
 def order_of(text: str, vertices: int) -> tuple[NDArray[np.int64], int]:
     """An elimination order, int64 (vertices,), from a ``.td`` text, and the decomposition's width.
 
-    Raises
-    ------
-    ValueError : a line that the format does not have, or a vertex in no bag.
+    Raises ValueError: a line that the format does not have, or a vertex in no bag.
     """
     bags: dict[int, set[int]] = {}
     edges: dict[int, list[int]] = {}

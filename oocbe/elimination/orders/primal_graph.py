@@ -26,8 +26,6 @@ MASKED_SIZE = 64
 class PrimalGraph(ScopeGraph):
     """Variables as vertices, an edge where two share a scope; with the pairwise constraints for probing.
 
-    Parameters
-    ----------
     problem : the problem whose functions and constraints make the edges.
     """
 

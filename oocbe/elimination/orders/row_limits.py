@@ -24,8 +24,6 @@ def supports_of(problem: Problem) -> list[Constraint | Function]:
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:
     """Incomplete functions and constraints that probes ignore: not pairwise, or over large domains.
 
-    Parameters
-    ----------
     probed_size : largest domain that is probed.
     """
     return [
@@ -84,8 +82,6 @@ def row_limits(
     Inputs are selected greedily, the one with the fewest rows per added variable first, until they cover the separator
     or no input has fewer rows than its added variables have assignments.
 
-    Parameters
-    ----------
     supports : lists of feasible assignments; constraints that list forbidden ones are skipped.
     order : variable indices. separators : of each bucket. predicted : rows of each message; all by position.
     """

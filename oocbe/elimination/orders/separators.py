@@ -42,8 +42,6 @@ NEVER = np.zeros(1, dtype=np.int64)
 class Separators(NamedTuple):
     """Sets of variables, those of an order by elimination position.
 
-    Attributes
-    ----------
     starts : int64 (sets + 1,). members : int32; set ``i`` is ``members[starts[i] : starts[i + 1]]``, of an order the
         one eliminated next at the front.
     """
@@ -74,8 +72,6 @@ class Separators(NamedTuple):
 class Hurry(NamedTuple):
     """Flags, int64 (1,), that are set when the time for an order is over.
 
-    Attributes
-    ----------
     hurry : the rest of the order is chosen by a faster method. give_up : the rest of the order is arbitrary.
     """
 
@@ -199,9 +195,7 @@ class ScopeGraph:
     def separators(self, order: NDArray[np.int64]) -> Separators:
         """Separator of each bucket.
 
-        Raises
-        ------
-        ResourceError : they have more than :attr:`most_members`. TimeLimitError : the deadline passed.
+        Raises ResourceError: they have more than :attr:`most_members`; TimeLimitError: the deadline passed.
         """
         starts, members, is_whole = separators_of(
             self.starts, self.neighbours, order, self.most_members, current_flag()

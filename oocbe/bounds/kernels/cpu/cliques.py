@@ -45,16 +45,12 @@ def _best_connected(pool: Any, adjacency: Any, candidates: Any, members: Any) ->
 def covering_cliques(adjacency: Any, open_edges: Any, begin: Any, cliques: Any) -> Any:
     """Maximal cliques that contain every open edge; each greedily takes edges that no earlier clique covers.
 
-    Parameters
-    ----------
     adjacency : uint64 (vertices, words), symmetric bit matrix, zero diagonal.
     open_edges : uint64 (vertices, words), symmetric subset of ``adjacency``; covered edges are removed.
     begin : the first vertex with possibly open edges.
     cliques : uint64 (room, words), overwritten with bit sets of vertices.
-
-    Returns
-    -------
-    (count, vertex) : cliques written; the vertex to continue at, or the number of vertices if all edges are covered.
+    Returns (count, vertex) : cliques written; the vertex to continue at, or the number of vertices if all edges are
+    covered.
     """
     n, words = adjacency.shape
     candidates = np.empty(words, dtype=np.uint64)
@@ -97,17 +93,12 @@ def violated_cliques(
 ) -> Any:
     """Maximal cliques with a total weight above 1: one or two greedy attempts from each heavy vertex.
 
-    Parameters
-    ----------
     adjacency : uint64 (vertices, words), symmetric bit matrix, zero diagonal.
     heavy : int64, start vertices. weight : float64 (vertices,). support : uint64 (words,), eligible vertices.
     least_violation : minimum excess over 1.
     cliques : uint64 (2 * len(heavy), words), overwritten with bit sets, possibly with repetitions.
     members : int64 (2, vertices), scratch.
-
-    Returns
-    -------
-    int : cliques written.
+    Returns int : cliques written.
     """
     words = adjacency.shape[1]
     candidates = np.empty(words, dtype=np.uint64)

@@ -32,8 +32,6 @@ def least_of_values(
 ) -> Any:
     """Least reduced cost of a function for each value of one of its variables; infinite if no tuple has the value.
 
-    Parameters
-    ----------
     f, axis : the function, and the position of the variable in its scope.
     tables, shares : float64 or int64. removed : uint8 (values,), 1 for removed values; tuples with them are skipped.
     least : float64 or int64 (more than the domain size,), overwritten. Its last entry is the value of infinity, the
@@ -93,8 +91,6 @@ def _reaches(network: Any, f: Any, v: Any, is_forward: Any) -> Any:
 def sweep(network: Any, is_forward: Any, shares: Any, removed: Any, costs: Any, hand_on: Any, stop: Any) -> Any:
     """One pass over the variables: each takes all spare cost of its functions, then passes it to functions ahead.
 
-    Parameters
-    ----------
     network : with tables in float64. is_forward : whether variables are visited as numbered, or in reverse.
     shares : float64, updated. removed : uint8 (values,), updated: values without a tuple in a function.
     costs : float64 (values,), updated: sums of a value's shares and its own cost.

@@ -36,8 +36,6 @@ def heaviest(
 ) -> Any:
     """Heaviest feasible set among candidates, by branch and bound over greedy clique covers.
 
-    Parameters
-    ----------
     weights : int64 or float64 (literals,). adjacent : uint64 (literals,), forbidden pairs.
     hyper_start, hyper : CSR; for each literal the larger forbidden sets with it, as uint64.
     use, room : int64 (resources, literals) and (resources,), at least 0; consumption of each resource by a literal, and
@@ -45,10 +43,8 @@ def heaviest(
     candidates : uint64, eligible literals, each compatible with ``chosen``. chosen : uint64, literals fixed in the set
         (without their weight, with their conflicts).
     lower : only heavier sets are sought. node_limit : maximum number of nodes.
-
-    Returns
-    -------
-    (weight, set, complete) : the heaviest set, or ``lower`` and 0 if none is heavier; whether the search was complete.
+    Returns (weight, set, complete) : the heaviest set, or ``lower`` and 0 if none is heavier; whether the search was
+    complete.
     """
     count = len(weights)
     order = np.empty((count + 1, count), dtype=np.int64)
@@ -141,15 +137,10 @@ def separate(
     The dual minimises the total weight of feasible sets that cover the point. :func:`heaviest` generates its columns;
     the simplex method keeps the inverse of the basis and starts from single literals.
 
-    Parameters
-    ----------
     point : float64 (literals,), all positive. adjacent, hyper_start, hyper, use, room : as for :func:`heaviest`.
     iterations, node_limit : limits of the simplex method and of each maximisation; beyond them the search gives up.
     weights : float64 (literals,), overwritten.
-
-    Returns
-    -------
-    float : w . point - 1, in floating-point accuracy; 0 if the point is not cut off, or the search gave up.
+    Returns float : w . point - 1, in floating-point accuracy; 0 if the point is not cut off, or the search gave up.
     """
     count = len(point)
     inverse = np.eye(count)
@@ -225,14 +216,9 @@ def lift(
 ) -> Any:
     """Lift literals into an inequality over the first ``count``, each with its largest valid weight.
 
-    Parameters
-    ----------
     weights : int64 (literals,), overwritten from ``count`` on (initially 0); 0 stays if a literal's search gives up.
     adjacent, hyper_start, hyper, use, room, node_limit : as for :func:`heaviest`.
-
-    Returns
-    -------
-    int : the right-hand side, exact; 0 if it is not positive, or its search gave up.
+    Returns int : the right-hand side, exact; 0 if it is not positive, or its search gave up.
     """
     inside = ~_ZERO if count == 64 else (_ONE << np.uint64(count)) - _ONE
     limit, _, complete = heaviest(
@@ -267,15 +253,10 @@ _ONE = np.uint64(1)
 def grow_neighbourhood(start: Any, links: Any, root_weight: Any, noise: Any, ball: Any) -> Any:
     """Grow a ball from a literal: repeatedly add the literal with the strongest links to it, while there is a link.
 
-    Parameters
-    ----------
     start : the first literal. links : float64 (literals, literals), strength of links, 0 for none.
     root_weight, noise : float64 (literals,), factors of a literal's strength.
     ball : int64 (size,), overwritten.
-
-    Returns
-    -------
-    int : literals in the ball.
+    Returns int : literals in the ball.
     """
     n = len(links)
     is_free = np.ones(n, dtype=np.uint8)
@@ -306,18 +287,13 @@ def pack_subproblem(
 ) -> Any:
     """Forbidden sets over a ball's literals, as bit sets of positions in the ball.
 
-    Parameters
-    ----------
     ball : int64 (size,), at most 64 literals.
     pairs : bool (literals, literals), forbidden pairs.
     set_start, set_literal : CSR of larger forbidden sets. of_start, of_set : CSR of the sets with a literal.
     place : int64 (literals,), scratch, all -1 before and after.
     hyper_start : int64 (size + 1,), overwritten.
-
-    Returns
-    -------
-    (adjacent, hyper) : uint64 (size,) and, by ``hyper_start``, the uint64 sets with each literal whose members are all
-        in the ball.
+    Returns (adjacent, hyper) : uint64 (size,) and, by ``hyper_start``, the uint64 sets with each literal whose members
+    are all in the ball.
     """
     size = len(ball)
     adjacent = np.zeros(size, dtype=np.uint64)

@@ -19,8 +19,6 @@ from oocbe.kernels.cpu.jit import jit_at_once, without_allocation
 class Settings(NamedTuple):
     """Parameters of the search.
 
-    Attributes
-    ----------
     tenure : int, minimum tabu tenure of a value that a move leaves, in iterations; the maximum is twice that.
     rest : int, maximum number of iterations for which a moved variable is fixed: without it, a variable with many equal
         values would move all the time.
@@ -158,9 +156,7 @@ def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: An
 
     The deadline's flag ``stop`` ends it early.
 
-    Returns
-    -------
-    bool : whether the best value improved.
+    Returns bool : whether the best value improved.
     """
     np.random.seed(seed)
     return _search(model, soft, hard, state, settings, iterations, stop)

@@ -22,8 +22,6 @@ def add_logarithms(
 ) -> None:
     """Add a multiple of a small table to a large one in place; where either is -inf, the result is -inf.
 
-    Parameters
-    ----------
     target : float64 (cells,), below inf. part : float64 (cells of the small table,), below inf.
     bases, inner : int64, see the module. factor : of the part.
     """
@@ -49,8 +47,6 @@ def power_sums(
 
     A negative weight gives -inf where a cell is -inf. The result is unfinished where the flag is set.
 
-    Parameters
-    ----------
     out : float64 (cells of the small table,), overwritten. peaks : like ``out``, working space.
     table : float64 (cells,), below inf. bases, inner : int64, see the module. weight : w.
     flag : int64 (1,), of the deadline.
@@ -101,14 +97,9 @@ def send_belief(
     The separator, and the receiver unless it becomes 0, are normalised to a sum of 1. Cells of 0 stay 0. Nothing is
     changed where the flag is set.
 
-    Parameters
-    ----------
     edge : float64 (cells of the separator,), logarithms of sum 1. sender, receiver : float64 (cells,), below inf.
     sender_bases and so on : int64, see the module. damping : share of the old separator. flag : int64 (1,).
-
-    Returns
-    -------
-    Largest change of a share of the separator, and the logarithm of the receiver's divisor.
+    Returns Largest change of a share of the separator, and the logarithm of the receiver's divisor.
     """
     made, peaks, shift = np.empty_like(edge), np.empty_like(edge), np.empty_like(edge)
     power_sums(made, peaks, sender, sender_bases, sender_inner, 1.0, flag)

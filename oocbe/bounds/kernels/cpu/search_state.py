@@ -24,8 +24,6 @@ from oocbe.kernels.cpu.jit import without_allocation
 class Factors(NamedTuple):
     """Functions or hard constraints as lookups: entry of a factor at ``index = sum(stride * value)``.
 
-    Attributes
-    ----------
     use_start, use_factor, use_stride : CSR over variables; factors over each, and its stride there.
     scope_start, scope, stride : CSR over factors; variables and their strides.
     offset : int64; start of a factor's dense table in ``table``, or -1 for a sparse factor.
@@ -74,8 +72,6 @@ class Model(NamedTuple):
 class SearchState(NamedTuple):
     """Mutable data: the assignment, all derived quantities, and the memory of the search.
 
-    Attributes
-    ----------
     values : int64 (variables,), value index of each.
     soft_index, hard_index : int64 (factors,), current index of each factor.
     cost : float64 (slots,), soft functions' values if the variable took the value.

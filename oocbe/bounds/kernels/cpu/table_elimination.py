@@ -18,8 +18,6 @@ def eliminate_variable(
 ) -> None:
     """Add up functions and minimise over the variable on the first axis; ties go to the first value.
 
-    Parameters
-    ----------
     values, permitted : int64 or float64, and bool: cells of all functions, one function after the other.
     starts : int64 (functions,), start of each. strides : int64 (functions, axes), 0 along absent axes.
     sizes : int64 (axes,). best, is_left, choice : (cells,) of the result, over all axes but the first, the last one
@@ -57,8 +55,6 @@ def eliminate_variable(
 def add_worst_losses(values: Any, permitted: Any, losses: Any, blocked: Any, costs_more: Any) -> Any:
     """Add one function's worst-case loss to that of each substitution.
 
-    Parameters
-    ----------
     values : int64 or float64 (size, cells), a row for each of the variable's values. permitted : bool, of that shape.
     losses : (size, size) of the values' dtype; entry [a, b], b in place of a, grows by the largest difference over the
         cells that permit a. Unchanged if no cell does.

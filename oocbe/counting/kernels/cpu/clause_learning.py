@@ -208,10 +208,8 @@ def analyse(s: Any, level: Any) -> Any:
     The clause with one literal of the level (1-UIP) is learned; ``num[ASSERTING]`` is its place, if that literal is not
     the decision. Then the resolution goes on to the decision.
 
-    Returns
-    -------
-    (size, reason) : the first ``size`` literals of ``out``, of earlier levels, and the decision's opposite are a
-    learned clause in place ``reason``. If ``reason`` is -1, the level's decision was implied, and the first ``size``
+    Returns (size, reason) : the first ``size`` literals of ``out``, of earlier levels, and the decision's opposite are
+    a learned clause in place ``reason``. If ``reason`` is -1, the level's decision was implied, and the first ``size``
     literals alone are implied to contain a true one.
     """
     num = s.num

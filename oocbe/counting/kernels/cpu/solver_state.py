@@ -32,8 +32,6 @@ Others: the place of a clause in ``arena``."""
 class Solver(NamedTuple):
     """Clauses, assignment and learned clauses. Variables are numbered from 0; dimensions below are their number n.
 
-    Attributes
-    ----------
     num : int64 (18,), see the constants. flag : int64 (1,), not 0: the search pauses.
     value : int8 (2 n,), of a literal: 1 true, -1 false, 0 unassigned.
     level : int32 (n,). reason : int64 (n,). trail : int32 (n + 1,), literals in the order of their assignment.
@@ -81,8 +79,6 @@ class Levels(NamedTuple):
 
     A level's components are at the end of the stack, from ``base`` on; the search removes them as they are counted.
 
-    Attributes
-    ----------
     trail, decision, branch, component, base, mark : int64 (n + 1,), of each level: length of the trail before it, the
         literal of its decision, the branch (0 or 1), its component, first component below it, cache entries before its
         branch.
@@ -117,8 +113,6 @@ class Levels(NamedTuple):
 class Cache(NamedTuple):
     """Counts of components, in the order of their completion, with exact keys.
 
-    Attributes
-    ----------
     first : int32 (buckets,), latest entry of each bucket, -1: none; buckets are a power of two.
     next : int32 (entries,), the entry before it in its bucket. hash : int64 (entries,). used : int64 (entries,), last
         look-up.
@@ -137,8 +131,6 @@ class Cache(NamedTuple):
 class Residues(NamedTuple):
     """Arithmetic modulo primes below 2**50.
 
-    Attributes
-    ----------
     primes : int64 (primes,). inverses : float64 (primes,), their reciprocals.
     weight : int64 (2 n, primes), of each literal. total : int64 (n, primes), of both literals of each variable.
     is_weighted : uint8 (1,), whether some weight is not 1.

@@ -44,8 +44,6 @@ WEIGHT_BITS = 20
 class Search(NamedTuple):
     """Arrays written by a search beside its node.
 
-    Attributes
-    ----------
     bounds : int64 (depths,).
     trail : int64 (most decisions, 5), see :data:`VARIABLE`.
     mark : int64 (depths, 3), number of decisions on the path to each depth, and parts and flips kept before it.
@@ -139,8 +137,6 @@ def search_depth_first(
 ) -> Any:
     """Continue from the node at depth ``search.counts[DEPTH]``; returns the reason of the end, see :data:`EXHAUSTED`.
 
-    Parameters
-    ----------
     need : nodes with this bound are pruned. passes, radius : as of
         :func:`~oocbe.search.kernels.cpu.incremental_soft_ac.tighten_node`.
     most_nodes : limit of nodes in this call, exceeded by at most one. most_ends : limit of path ends in this call.
@@ -227,8 +223,6 @@ def restore(
 ) -> Any:
     """Restore the state of a node from the root's by its decisions; returns its bound, at most ``need``.
 
-    Parameters
-    ----------
     node : with the root's state and stale uses. bound : of the root.
     rounds : limit of rounds of multipliers and passes.
     trail : int64 (decisions, 5). If empty, all stale uses are visited.

@@ -37,8 +37,6 @@ at each node knapsacks and nurses' shifts took 1.5 times as long, with 1 knapsac
 class Linear(NamedTuple):
     """Linear constraints laid out for the search; an *entry* is a variable of a constraint.
 
-    Attributes
-    ----------
     start : int64 (constraints + 1,), the entries of each. variable : int64 (entries,).
     coefficient_start : int64 (entries,), start of the coefficients of an entry's values in ``coefficient``.
     coefficient : int64, at least 0. capacity : int64 (constraints,). bits : int64 (constraints,), multipliers are in

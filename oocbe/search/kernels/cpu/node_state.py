@@ -39,8 +39,6 @@ stride of its values."""
 class SearchNode(NamedTuple):
     """The current node.
 
-    Attributes
-    ----------
     near : int32 (uses, 20), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; columns of
         other variables are empty for functions over more than three.
     state : int32 (state,). stale : uint8 (uses,), 1 where a use is.

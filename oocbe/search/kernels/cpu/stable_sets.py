@@ -27,8 +27,6 @@ DEPTH, NODES, FOUND = 0, 1, 2
 class StableSetNode(NamedTuple):
     """The path to the current node, with the remaining work at each depth.
 
-    Attributes
-    ----------
     candidates, branches : uint64 (depths, words), bit sets. weight : int64 (depths,), total of the chosen vertices.
     chosen : int64 (depths,), the vertex chosen at each depth. number : int64 (depths,), initial number of branches.
     residual : int64 (vertices,), clique : int64 (vertices,), open, common : uint64 (words,): overwritten.
@@ -127,8 +125,6 @@ def begin_stable_sets(adjacent: Any, weights: Any, node: Any) -> Any:
 def search_stable_sets(adjacent: Any, weights: Any, node: Any, most_nodes: Any) -> Any:
     """Continue from the current node; returns the reason of the end, see :data:`EXHAUSTED`.
 
-    Parameters
-    ----------
     adjacent : uint64 (vertices, words), symmetric bit matrix, zero diagonal. weights : int64 (vertices,), positive.
     node : updated. most_nodes : limit in this call.
     """
