@@ -25,7 +25,7 @@ def reduced_dtype(values: NDArray[Any], semiring: Semiring, terms: int) -> np.dt
 
 
 def joined_dtype(values1: NDArray[Any], values2: NDArray[Any], semiring: Semiring, terms: int = 1) -> np.dtype[Any]:
-    """Dtype of combinations of a value of each array, and of ``terms`` of them; ValueRangeError: beyond int64."""
+    """Dtype of all combinations of the arrays' values, ``terms`` of them marginalised; ValueRangeError: over int64."""
     dtype = _meeting_dtype(semiring, values1.dtype, values2.dtype)
     if dtype.kind == "f":
         return dtype

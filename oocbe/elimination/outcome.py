@@ -42,7 +42,7 @@ def result_of_elimination(
     backend: str,
     attempts: int = 0,
 ) -> Result:
-    """All but times and memory, without bounds; ``dtype``: of messages; ``attempts``: given up before."""
+    """The result, but for times and memory, of an order without bounds; ``attempts``: runs given up before."""
     semiring = problem.semiring
     value, notes = unscaled(outcome, semiring)
     if attempts:

@@ -35,7 +35,7 @@ def python_path() -> str:
 
 
 def child_command(module: str, *arguments: object) -> list[str]:
-    """A command line for a module of this package; ``-P``: without modules of the current folder, of anyone."""
+    """A command line for a module of this package; ``-P``: without the current folder, where others may write."""
     return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 

@@ -180,7 +180,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 def run_of(sizes: Sequence[int], box: Box) -> tuple[int, int]:
-    """Cells of a box's runs, and the variables that are whole in them; ``sizes`` begin with the fastest one."""
+    """Cells of a box's runs, and how many variables are whole in them; ``sizes``: the fastest variable first."""
     axis = 0
     while axis < len(sizes) and box[axis] == (0, sizes[axis]):
         axis += 1

@@ -116,7 +116,7 @@ class CompleteMessages:
         return prepared.dtype.kind == "f" and prepared.semiring.combination is Combination.MULTIPLY
 
     def compute(self, bucket: Bucket, covered: Sequence[PackedFactor], place: Place) -> CompleteTable:
-        """The message, on the device or in memory; ResourceError: no room there; DiskError: none for others on disk."""
+        """The message, on the device or in memory; ResourceError: no room there; DiskError: others cannot leave."""
         has_device = place is Place.DEVICE
         cells = self._cells(bucket.separator)
         kernels = self._engine.complete_kernels(cells * self._sizes[bucket.variable] if has_device else 0)

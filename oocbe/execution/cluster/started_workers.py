@@ -94,7 +94,7 @@ class Started:
 
 
 def started_scheduler(stack: ExitStack, parent: Path, host: Callable[[], str]) -> Started:
-    """Start a scheduler here, until the stack ends; ``parent`` of its folder; ``host`` gives the address."""
+    """Start a scheduler, without workers, that ends with the stack; ``host``: gives the address it listens on."""
     try:
         import dask
         from distributed import Client, SpecCluster
