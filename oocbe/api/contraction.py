@@ -260,6 +260,8 @@ class Contraction:
 class ContractionPath:
     """The steps of an einsum; prints itself.
 
+    Attributes
+    ----------
     expression : of the einsum. steps : in order.
     """
 

@@ -24,6 +24,8 @@ def labels_of(variable: Variable) -> list[str]:
 class Assignments(Framed):
     """Assignments of some variables, such as samples: a row each. ``rows["rain"]`` has a variable's labels.
 
+    Attributes
+    ----------
     variables : of the columns. indices : int64 (rows, variables), value indices; -1 where a case is impossible.
     """
 
@@ -52,6 +54,8 @@ class Assignments(Framed):
 class Factor(Framed):
     """Numbers over a scope, such as a posterior: ``factor["wet", "yes"]`` has one, by a label or position each.
 
+    Attributes
+    ----------
     variables : of the axes. values : float64, an axis for each variable, in their order.
     what : the name of the numbers in a data frame, which has a row for each assignment.
     """

@@ -47,6 +47,8 @@ _CONDITIONED = WeakKeyDictionary()
 class BatchResult(Framed, Shown):
     """The answers for a batch of cases. ``answers["rain"]["yes"]`` has a probability of each case (cases,).
 
+    Attributes
+    ----------
     marginals : by target, float64 (cases, domain size): posterior probabilities, 0 in impossible cases.
     joints : by pair of variables, float64 (cases, first's size, second's size); likewise.
     log_evidence : float64 (cases,), natural logarithm of the probability of the evidence; -inf where it is 0.

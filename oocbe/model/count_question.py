@@ -21,6 +21,8 @@ from oocbe.model.parts import Variable
 class CountQuestion:
     """Weights and a projection.
 
+    Attributes
+    ----------
     kind : type of the count in the model counting competition: ``mc``, ``wmc``, ``pmc`` or ``pwmc``.
     weights : by name of a variable, the weights of 0 and 1; other variables weigh 1.
     shown : names of the variables on which the count is projected; None: all.

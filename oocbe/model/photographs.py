@@ -56,6 +56,8 @@ class TakenPhotograph:
 class Schedule(Shown):
     """The schedule of an assignment.
 
+    Attributes
+    ----------
     profit : weight of the photographs taken. possible : weight of all.
     taken : the photographs taken, in the file's order. photographs : number of all photographs.
     memory : units of the recorder used. capacity : units available; None: unlimited.

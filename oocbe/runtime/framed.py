@@ -37,7 +37,12 @@ class Framed:
         raise NotImplementedError
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table, labels as dictionaries, absent ones null; UsageError: no pyarrow, no rows, a name twice."""
+        """A pyarrow.Table; labels are dictionaries, and absent ones null.
+
+        Raises
+        ------
+        UsageError : pyarrow is missing, the answer has no rows to show, or two columns have one name.
+        """
         arrow = pyarrow()
         columns: dict[str, Any] = {}
         for name, own in self._columns():

@@ -66,7 +66,9 @@ class Cells:
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
         """Value of one assignment (by name, or in scope order); None if it is infeasible. Reads one chunk at most.
 
-        Raises ModelError: a value outside its domain, a missing variable, or a wrong number of values.
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
         """
         return self.value_of(self.layout.indices_of(assignment))
 

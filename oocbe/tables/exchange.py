@@ -57,6 +57,8 @@ class Exchanged:
         """Write the rows as Parquet, piece by piece: one column per variable (dictionaries for labels), and one of
         values.
 
+        Parameters
+        ----------
         path : the file, which appears when complete; or the URL of an object, such as ``s3://bucket/table.parquet``,
             which is written to a scratch folder first.
         values : name of the column of values.
@@ -64,10 +66,16 @@ class Exchanged:
         rows_per_file : rows per file; ``path`` becomes a folder of files ``part-00000.parquet`` and so on.
         compression : a name of pyarrow's: ``snappy``, ``zstd``, ``none`` and others.
         overwrite : whether to replace a file at the path, or a folder of such files, after writing.
-        Raises UsageError: the path exists (with ``overwrite``: as a folder with other contents), cannot be written, or
-        pyarrow is missing; CorruptDataError: a stored chunk is damaged; DiskError: the object store, or the scratch
-        folder, refuses the data.
-        Returns the path, or the URL as text.
+
+        Raises
+        ------
+        UsageError : the path exists (with ``overwrite``: as a folder with other contents), cannot be written, or
+            pyarrow is missing. CorruptDataError : a stored chunk is damaged. DiskError : the object store, or the
+            scratch folder, refuses the data.
+
+        Returns
+        -------
+        The path, or the URL as text.
         """
         from oocbe.tables.parquet import WrittenRows, write_parquet
         from oocbe.tables.parquet_source import sparing

@@ -77,8 +77,10 @@ class InStores:
     def upload(self, url: str) -> Self:
         """Write the table to an object store, unchanged, and open it there.
 
-        Raises UsageError: a table of that name exists; DiskError: the store refuses; UnsupportedError: obstore is not
-        installed, or has no driver for the URL; CorruptDataError: a file of the table is unreadable.
+        Raises
+        ------
+        UsageError : a table of that name exists. DiskError : the store refuses. UnsupportedError : obstore is not
+            installed, or has no driver for the URL. CorruptDataError : a file of the table is unreadable.
         """
         upload(self.path, [*self._manifest.files, MANIFEST_NAME], url)
         uploaded: Self = self.open(url)

@@ -216,10 +216,15 @@ class StoredTableWriter(TableWriter):
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Append rows.
 
+        Parameters
+        ----------
         keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
             return.
-        Raises ModelError: another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous
-        row; DiskError: the disk or the disk budget is exhausted.
+
+        Raises
+        ------
+        ModelError : another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous row.
+        DiskError : the disk or the disk budget is exhausted.
         """
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
             raise ModelError(
@@ -325,8 +330,11 @@ class CompleteTableWriter(TableWriter):
 
         values : (cells,) of the table's dtype; may be reused after return.
 
-        Raises ModelError: another dtype, or more cells than the table has; DiskError: the disk or the disk budget is
-        exhausted; TimeLimitError, RequestedEndError: the current deadline passed.
+        Raises
+        ------
+        ModelError : another dtype, or more cells than the table has.
+        DiskError : the disk or the disk budget is exhausted.
+        TimeLimitError, RequestedEndError : the current deadline passed.
         """
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
             raise ModelError(

@@ -16,6 +16,8 @@ class KnownAt(NamedTuple):
 class SolverShare(NamedTuple):
     """Time and gain of one solver of a search with bounds.
 
+    Attributes
+    ----------
     name : of the solver, such as ``depth`` or ``bounds``. seconds, steps : its time, and how often it had a turn.
     raised, found : number of steps that raised the bound, and that found a better assignment.
     closed : share of the gap that its steps closed, between 0 and 1, of all that was ever open.
@@ -48,6 +50,8 @@ class Consumption(NamedTuple):
 class PresolveStep(NamedTuple):
     """An entry of the presolve stack, with its removals; a negative number is an increase.
 
+    Attributes
+    ----------
     name : of the entry, such as ``propagation``. variables, values : removed variables, and values of all variables.
     functions, rows : removed functions and constraints, and listed rows of both.
     """
@@ -76,7 +80,13 @@ _UNITS = ((10**9, "billion "), (10**6, "million "), (10**3, "thousand "))
 
 
 class RowsRead(NamedTuple):
-    """Rows that workers read, repeats included, and those of them that others of the cluster had written."""
+    """Number of rows read by workers.
+
+    Attributes
+    ----------
+    rows : in total; repeated reads count repeatedly.
+    changed_owner : of these, rows that another worker of the same cluster had written.
+    """
 
     rows: int = 0
     changed_owner: int = 0

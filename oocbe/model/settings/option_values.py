@@ -117,7 +117,12 @@ def parse_number(name: str, value: object) -> int | float:
 
 @dataclass(frozen=True)
 class Gap:
-    """Allowed gap of bound and incumbent: a difference of values, or a fraction of the incumbent, 0.01 for 1 %."""
+    """Allowed gap between bound and incumbent: a difference, or a part of the incumbent's size.
+
+    Attributes
+    ----------
+    absolute : a difference of values. relative : a fraction, 0.01 for 1 %.
+    """
 
     absolute: float = 0
     relative: float = 0
