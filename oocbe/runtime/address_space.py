@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,13 +29,8 @@ _ARENA_MAX = -8
 
 
 def limit() -> int | None:
-    """Limit on this process's address space in bytes; None without one, or if the system does not support it."""
-    try:
-        import resource
-
-        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-    except (ImportError, AttributeError, OSError, ValueError):
-        return None
+    """Limit on this process's address space in bytes; None without one."""
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if soft == resource.RLIM_INFINITY else soft
 
 

@@ -16,7 +16,6 @@ previous limit.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -56,11 +55,8 @@ class DataLimit:
     def of(self, nbytes: int, threads: int) -> Iterator[None]:
         """Within the block the process maps at most ``nbytes`` more, in addition to the program itself and its threads.
 
-        No effect if the system has no such limit, or has a lower one.
+        No effect if the system has a lower limit.
         """
-        if not sys.platform.startswith("linux"):
-            yield
-            return
         import resource
 
         import numpy as np

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import weakref
-from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
@@ -294,12 +293,10 @@ def _is_unwinding() -> bool:
 
 
 def send(number: int) -> None:
-    """Send a signal to the main thread, and wake it up where the system supports that."""
+    """Send a signal to the main thread, and wake it up."""
     main = threading.main_thread().ident
-    if main is not None and hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(main, number)
-    else:
-        interrupt_main(signal.Signals(number))
+    assert main is not None  # it has begun
+    signal.pthread_kill(main, number)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def fresh_memory(nbytes: int, flags: int = 0) -> Bytes:
     Raises OSError: the allocation failed.
     """
     memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
-    with suppress(AttributeError, OSError):  # not every system has large pages
+    with suppress(OSError):  # not every system has large pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
 

@@ -35,7 +35,7 @@ def private_scratch(name: str) -> str | None:
     None if no temporary files can be created.
     """
     try:
-        folder = Path(tempfile.gettempdir(), f"{name}-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}")
+        folder = Path(tempfile.gettempdir(), f"{name}-{os.geteuid()}")
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
@@ -50,5 +50,4 @@ def private_scratch(name: str) -> str | None:
 def _is_private(folder: Path) -> bool:
     """Whether this is a folder, not a link, accessible to this user only."""
     found = folder.lstat()
-    is_mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-    return stat.S_ISDIR(found.st_mode) and is_mine and not stat.S_IMODE(found.st_mode) & 0o077
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077

@@ -52,16 +52,15 @@ def write_file(path: Path, data: bytes | memoryview) -> None:
         write_at(handle, memoryview(data), 0, path)
         # If the disk fails meanwhile, Linux reports this when the file is forced to disk later, unless it has dropped
         # the file from its cache; then only the checksum reveals it on reading.
-        if len(data) >= tuning().small_bytes and (begin := _sync_file_range()) is not None:
-            begin(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
+        if len(data) >= tuning().small_bytes:
+            _sync_file_range()(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
 
 
 @cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """The system call: file, offset, bytes (0: all behind) and flags; None where missing."""
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if found is not None:
-        found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+def _sync_file_range() -> Callable[[int, int, int, int], int]:
+    """The system call: file, offset, bytes (0: all behind) and flags."""
+    found = ctypes.CDLL(None).sync_file_range
+    found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     return found
 
 
@@ -152,8 +151,8 @@ def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
 
 
 def will_need(path: Place) -> None:
-    """Have the system read a file into its cache in the background, where supported."""
-    if isinstance(path, ObjectPath) or not hasattr(os, "posix_fadvise"):
+    """Have the system read a file into its cache in the background."""
+    if isinstance(path, ObjectPath):
         return
     with suppress(OSError), _opened(path) as handle:  # a later read of the file reports the error
         for start in range(0, os.fstat(handle).st_size, ADVICE_BYTES):

@@ -187,7 +187,6 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
         oocbe.solve(clique(7, 4), order_seconds=0, tables="incomplete")
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_an_interrupt_ends_a_walk_that_makes_no_rows(threads, interrupts_heard, monkeypatch, tmp_path):
     """Of 2^40 assignments of the separator two have rows: nobody could wait for the end."""

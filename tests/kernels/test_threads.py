@@ -116,7 +116,6 @@ def test_the_first_error_is_raised_after_all_calls_ended():
     assert sorted(done) == [0, 1, 3, 5]
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
 def test_an_interrupt_ends_running_calls_and_cancels_the_others(interrupts_heard):
     begun, ended = [], []
 

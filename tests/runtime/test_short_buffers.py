@@ -7,11 +7,8 @@ import sys
 import threading
 
 import numpy as np
-import pytest
 
 from oocbe.runtime.data_limit import BUFFER_ITEMS, data_limit
-
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit of data is Linux's")
 
 PROGRAM = """
 import ctypes, os, resource, sys

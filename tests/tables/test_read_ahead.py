@@ -86,8 +86,6 @@ def test_a_file_that_is_gone_is_noticed_when_it_is_read(stored):
 
 
 def test_the_system_is_asked_for_all_of_a_file(tmp_path, monkeypatch):
-    if not hasattr(disk.os, "posix_fadvise"):
-        pytest.skip("this system takes no advice")
     calls = []
     monkeypatch.setattr(
         disk.os, "posix_fadvise", lambda handle, start, size, advice: calls.append((start, size, advice))

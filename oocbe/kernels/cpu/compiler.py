@@ -141,7 +141,7 @@ class Compiler:
             self._idle.clear()
 
     def compile(self, loop: Loop, deadline: Deadline) -> None:
-        """Wait for a child's loop; TimeLimitError, RequestedEndError before or too near: the child still ends it."""
+        """Wait until a child has compiled a loop; it goes on after TimeLimitError or RequestedEndError here."""
         compilation.begin()
         try:
             self.start(loop)
@@ -159,9 +159,7 @@ compiler = Compiler()
 """The one instance of this process."""
 
 atexit.register(compiler.compile_left)
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=compiler.forget)
+os.register_at_fork(after_in_child=compiler.forget)
 
 
 def found(module: str, name: str) -> Any:

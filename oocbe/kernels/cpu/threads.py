@@ -255,5 +255,4 @@ def _forget_pool() -> None:
     _pool, _lock = None, Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+os.register_at_fork(after_in_child=_forget_pool)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -94,7 +93,7 @@ def _read_quota(file: Path) -> float | None:
 @cache
 def available_processors() -> int:
     """Maximum concurrent threads: cores available to this process, or its control group's quota, if less."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     quota = control_group_processors()
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
@@ -136,10 +135,9 @@ def check_room(nbytes: int, limit: int | None = None) -> None:
 
 def peak_memory() -> int:
     """Largest resident set of this process so far, in bytes."""
-    import resource  # absent on some systems; needed for results only
+    import resource  # needed for results only
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, other systems kibibytes
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def resident_memory() -> int:
@@ -164,7 +162,7 @@ def give_back_large_blocks() -> None:
     By default it keeps blocks of up to 32 MiB for reuse, in a heap for each thread. Under a tight limit the resident
     set was 1.5 times the memory in use. C libraries other than glibc are not changed.
     """
-    import ctypes  # absent on some systems; needed with a limit only
+    import ctypes  # needed with a limit only
 
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)

@@ -288,6 +288,5 @@ def rows_of(lane: str, count: int) -> AbstractContextManager[list[int]]:
     return nullcontext(list(range(count))) if recorder is None else recorder.rows(lane, count)
 
 
-if hasattr(os, "register_at_fork"):
-    # The file belongs to the parent; its lock may be held by a thread that does not exist in the child.
-    os.register_at_fork(after_in_child=lambda: set_active(None))
+# The file belongs to the parent; its lock may be held by a thread that does not exist in the child.
+os.register_at_fork(after_in_child=lambda: set_active(None))

@@ -111,7 +111,7 @@ class TraceFile:
                 end = {
                     "seconds": (time.perf_counter_ns() - self._began) / 1e9,
                     "cpu_seconds": time.process_time() - self._cpu_before,
-                    "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+                    "cores": len(os.sched_getaffinity(0)),
                     "error": None if error is None else type(error).__name__,
                     "dropped": recorder.dropped,
                     "dropped_from": None if dropped_from is None else (dropped_from - self._began) / 1e9,
