@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from oocbe.algebra.dispatch import run
 from oocbe.algebra.inputs import ExecutionSettings
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
+Names: TypeAlias = str | Sequence[str]
+"""A variable or several ones."""
+
 if TYPE_CHECKING:
     from oocbe.algebra.complete_tables.conversion import AnyTable
-    from oocbe.algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
+    from oocbe.algebra.inputs import KernelSettings, RowTable, TableLike
+    from oocbe.algebra.inputs import OperatorSettings as Settings
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
@@ -26,25 +30,23 @@ if TYPE_CHECKING:
 
 @overload
 def join_sum(
-    table1: PackedTable, table2: PackedTable, *, output: None = None, **settings: Unpack[OperatorSettings]
+    table1: PackedTable, table2: PackedTable, *, output: None = None, **settings: Unpack[Settings]
 ) -> PackedTable: ...
 
 
 @overload
-def join_sum(
-    table1: RowTable, table2: RowTable, *, output: None = None, **settings: Unpack[OperatorSettings]
-) -> Table: ...
+def join_sum(table1: RowTable, table2: RowTable, *, output: None = None, **settings: Unpack[Settings]) -> Table: ...
 
 
 @overload
 def join_sum(
-    table1: TableLike, table2: TableLike, *, output: str | Path, **settings: Unpack[OperatorSettings]
+    table1: TableLike, table2: TableLike, *, output: str | Path, **settings: Unpack[Settings]
 ) -> StoredTable: ...
 
 
 @overload
 def join_sum(
-    table1: AnyTable, table2: AnyTable, *, output: str | Path, **settings: Unpack[OperatorSettings]
+    table1: AnyTable, table2: AnyTable, *, output: str | Path, **settings: Unpack[Settings]
 ) -> StoredTable | StoredCompleteTable: ...
 
 
@@ -74,9 +76,7 @@ def join_sum(table1: AnyTable, table2: AnyTable, **settings: Unpack[ExecutionSet
     Table, or StoredTable with ``output`` : scope = shared variables (in the first table's order), the rest of the
         first table's, the rest of the second's, the least significant first. Rows are grouped by the shared variables,
     not sorted within a group.
-    PackedTable where all tables are packed: see :mod:`oocbe.algebra.dispatch`.
-    Where a table is complete the result may be a CompleteTable, or a StoredCompleteTable with ``output``: see
-        :mod:`oocbe.algebra.complete`.
+    PackedTable where all tables are packed; CompleteTable or StoredCompleteTable: see :mod:`oocbe.algebra.complete`.
 
     Raises
     ------
@@ -99,35 +99,33 @@ def join_sum(table1: AnyTable, table2: AnyTable, **settings: Unpack[ExecutionSet
 
 @overload
 def maximise(
-    table: PackedTable, variables: str | Sequence[str], *, output: None = None, **settings: Unpack[OperatorSettings]
+    table: PackedTable, variables: Names, *, output: None = None, **settings: Unpack[Settings]
 ) -> PackedTable: ...
 
 
 @overload
-def maximise(
-    table: RowTable, variables: str | Sequence[str], *, output: None = None, **settings: Unpack[OperatorSettings]
-) -> Table: ...
+def maximise(table: RowTable, variables: Names, *, output: None = None, **settings: Unpack[Settings]) -> Table: ...
 
 
 @overload
 def maximise(
-    table: TableLike, variables: str | Sequence[str], *, output: str | Path, **settings: Unpack[OperatorSettings]
+    table: TableLike, variables: Names, *, output: str | Path, **settings: Unpack[Settings]
 ) -> StoredTable: ...
 
 
 @overload
 def maximise(
-    table: AnyTable, variables: str | Sequence[str], *, output: str | Path, **settings: Unpack[OperatorSettings]
+    table: AnyTable, variables: Names, *, output: str | Path, **settings: Unpack[Settings]
 ) -> StoredTable | StoredCompleteTable: ...
 
 
 @overload
 def maximise(
-    table: AnyTable, variables: str | Sequence[str], **settings: Unpack[KernelSettings]
+    table: AnyTable, variables: Names, **settings: Unpack[KernelSettings]
 ) -> Table | CompleteTable | PackedTable: ...
 
 
-def maximise(table: AnyTable, variables: str | Sequence[str], **settings: Unpack[ExecutionSettings]) -> Any:
+def maximise(table: AnyTable, variables: Names, **settings: Unpack[ExecutionSettings]) -> Any:
     """Marginalise variables out of a table: by maximum, minimum or sum, depending on its semiring.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
@@ -165,57 +163,35 @@ marginalise = maximise
 
 @overload
 def join_maximise(
-    table1: PackedTable,
-    table2: PackedTable,
-    variables: str | Sequence[str],
-    *,
-    output: None = None,
-    **settings: Unpack[OperatorSettings],
+    table1: PackedTable, table2: PackedTable, variables: Names, *, output: None = None, **settings: Unpack[Settings]
 ) -> PackedTable: ...
 
 
 @overload
 def join_maximise(
-    table1: RowTable,
-    table2: RowTable,
-    variables: str | Sequence[str],
-    *,
-    output: None = None,
-    **settings: Unpack[OperatorSettings],
+    table1: RowTable, table2: RowTable, variables: Names, *, output: None = None, **settings: Unpack[Settings]
 ) -> Table: ...
 
 
 @overload
 def join_maximise(
-    table1: TableLike,
-    table2: TableLike,
-    variables: str | Sequence[str],
-    *,
-    output: str | Path,
-    **settings: Unpack[OperatorSettings],
+    table1: TableLike, table2: TableLike, variables: Names, *, output: str | Path, **settings: Unpack[Settings]
 ) -> StoredTable: ...
 
 
 @overload
 def join_maximise(
-    table1: AnyTable,
-    table2: AnyTable,
-    variables: str | Sequence[str],
-    *,
-    output: str | Path,
-    **settings: Unpack[OperatorSettings],
+    table1: AnyTable, table2: AnyTable, variables: Names, *, output: str | Path, **settings: Unpack[Settings]
 ) -> StoredTable | StoredCompleteTable: ...
 
 
 @overload
 def join_maximise(
-    table1: AnyTable, table2: AnyTable, variables: str | Sequence[str], **settings: Unpack[KernelSettings]
+    table1: AnyTable, table2: AnyTable, variables: Names, **settings: Unpack[KernelSettings]
 ) -> Table | CompleteTable | PackedTable: ...
 
 
-def join_maximise(
-    table1: AnyTable, table2: AnyTable, variables: str | Sequence[str], **settings: Unpack[ExecutionSettings]
-) -> Any:
+def join_maximise(table1: AnyTable, table2: AnyTable, variables: Names, **settings: Unpack[ExecutionSettings]) -> Any:
     """The rows of ``maximise(join_sum(table1, table2), variables)``, in the time and memory of their number.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
@@ -233,9 +209,7 @@ def join_maximise(
     Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of
         the table with fewer rows alone, those of the other one alone, the shared ones, the least significant first,
         and sorted; otherwise the layout of :func:`oocbe.join_sum`.
-    PackedTable where all tables are packed: see :mod:`oocbe.algebra.dispatch`.
-    Where a table is complete the result may be a CompleteTable, or a StoredCompleteTable with ``output``: see
-        :mod:`oocbe.algebra.complete`.
+    PackedTable where all tables are packed; CompleteTable or StoredCompleteTable: see :mod:`oocbe.algebra.complete`.
 
     Raises
     ------

@@ -7,25 +7,26 @@ Arrow's grouping in memory, and by the operators if the keys exceed their share 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oocbe.api.contraction import ContractionPath, Contractions, Expression, Positions, path_of
-from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
+from oocbe.api.contraction import ContractionPath, Contractions, Explain, Expression, Positions, path_of
+from oocbe.errors import ModelError, ResourceError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.tracing.recorder import READER, span
-from oocbe.tables.arrow import arrow_table, from_labels
+from oocbe.tables.arrow import from_labels
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
 from oocbe.tables.packed import PackedTable
-from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing, with_csv_read
+from oocbe.tables.parquet_source import ColumnSource, check_renamed, opened, source_of, sparing
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete
@@ -40,45 +41,65 @@ SEMIRINGS = {
 }
 """Semirings by aggregate and combination of the values of joined rows."""
 
+ROW_VALUES = "values of rows"
+"""Name of the column of values beside those of keys, which may be called anything else."""
+
 SOURCE_SHARE = 0.125
 """Share of the memory limit for the keys and values of one source, before they go to a scratch folder; Arrow's grouping
 and the packed keys take as much again."""
 
 
+Key: TypeAlias = tuple[str, str | Callable[[Any], Any]]
+"""A column, and a function of Arrow arrays or the name of one in ``pyarrow.compute``."""
+
+
 def aggregate(
     *sources: Any,
     group_by: Sequence[str],
-    aggregate: str | Mapping[str, str | tuple[str, str]] = "max",
+    aggregate: str | Mapping[str, str | Sequence[str]] = "max",
     combine: str | None = None,
-    values: str | Sequence[str | None] = VALUES,
+    values: str | Sequence[str | None] | None = VALUES,
     on: Sequence[str] | None = None,
+    keys: Mapping[str, Key] | None = None,
+    top: int | None = None,
+    within: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     drop_nulls: bool = False,
     optimize: str | Sequence[Positions] = "auto",
     memory: int | str | None = None,
     backend: str | None = None,
     output: str | Path | None = None,
+    explain: Explain = None,
 ) -> Any:
     """Aggregate the natural join of tables by groups, without computing the join.
 
     Parameters
     ----------
     sources : Parquet files or folders, by path or URL; CSV files, by path; objects with Arrow's interface (data frames,
-        Arrow tables, relations of DuckDB); or tables of oocbe. Rows match if they agree in all columns that both have.
+        Arrow tables); relations of DuckDB and lazy frames of Polars, of which only the columns needed are computed, and
+        again for each pass if they exceed the memory; or tables of oocbe. Rows match if they agree in all columns that
+        both have.
     group_by : columns of the result. aggregate : ``max``, ``min``, ``sum`` or ``count`` (of joined rows). Several ones
-        are a mapping from names to ``(aggregate, column)``, or ``"count"``; ``mean`` is one of them. A column is taken
-        from each source that has it, and ``values`` is not used.
+        are a mapping from names to ``(aggregate, column)``, to ``"count"``, or to ``("argmax", column, other)``: the
+        entry of the column ``other`` in the row with the greatest value, the first of equal ones; ``argmin`` likewise.
+        ``mean`` is one of them. A column of values is taken from each source that has it, and ``values`` is not used.
     combine : of the values of joined rows, before they are aggregated: ``sum`` or ``product``. None: ``sum`` for
         ``max`` and ``min``, ``product`` for ``sum``.
     values : column of values, or one for each source; None: the source has none. Not used by ``count``.
     on : columns that rows have to agree in; None: all that several sources have. Other columns are ignored, except
         those of ``group_by``. Tables of oocbe match in all their variables.
+    keys : new columns, in each source that has the column of their pair: ``{"month": ("day", "month")}``, a function in
+        ``pyarrow.compute``, or any other of an Arrow array.
+    top : how many groups to keep of those that agree in the columns ``within``, the best ones by the first of several
+        aggregates: the least of ``min``, otherwise the greatest.
     rename : new names of columns, in all sources that have them. drop_nulls : whether to skip rows with missing entries
         in a column read; otherwise they are refused.
     optimize : order of the joins, see :func:`oocbe.einsum_path`.
     memory : limit in bytes (or text such as ``2GiB``); larger tables go to a scratch folder. None: 80 % of what the
         machine has. backend : ``cpu``, ``cuda`` or ``auto``.
     output : folder of a new stored table for the result.
+    explain : called with lines of text, such as ``print``: keys and seconds of each source, the plan, then rows and
+        seconds of each of its steps.
 
     Returns
     -------
@@ -89,8 +110,8 @@ def aggregate(
     Raises
     ------
     UsageError : an unknown aggregate or combination, or a source that cannot be read. ModelError : a missing column or
-        entry, types that do not match. ValueRangeError : integer sums beyond 64 bits. ResourceError : labels exceed the
-        memory. UnsupportedError : ``count`` of a stored table.
+        entry, types that do not match. ValueRangeError : integer sums beyond 64 bits. ResourceError : labels or the
+        result exceed the memory. UnsupportedError : ``count`` of a stored table.
 
     Examples
     --------
@@ -101,86 +122,172 @@ def aggregate(
     >>> best.to_arrow().to_pylist()
     [{'shop': 'a', 'value': 6}, {'shop': 'b', 'value': 3}]
     """
-    sources = tuple(map(with_csv_read, sources))
-    if not isinstance(aggregate, str):
-        if output is not None:
-            raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
-        settings: dict[str, Any] = {"on": on, "rename": rename, "drop_nulls": drop_nulls, "optimize": optimize}
-        settings |= {"combine": combine, "memory": memory, "backend": backend}
-        return _several(sources, group_by, aggregate, settings)
-    semiring = _semiring(aggregate, combine)
     limit = limit_of(memory)
     if not sources:
         raise UsageError("aggregate: there is no source")
-    names = [values] * len(sources) if isinstance(values, str) else list(values)
-    if len(names) != len(sources):
-        raise UsageError(f"aggregate: values: {len(names)} columns for {len(sources)} sources")
-    is_count = aggregate == "count"
+    if isinstance(group_by, str) or isinstance(within, str) or isinstance(on, str):
+        raise UsageError("aggregate: group_by, within and on are lists of columns")
+    single = isinstance(aggregate, str)
+    asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
+    parts = list(dict.fromkeys(_Part(kind, *part[1:]) for part in asked.values() for kind in part.kinds))
+    if top is not None and (single or top < 1 or not set(within) <= set(group_by)):
+        raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
+    if output is not None and (len(asked) > 1 or len(parts) > 1 or top is not None):
+        raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
     with sparing(), ExitStack() as closed:
         folder = closed.enter_context(closing(ScratchFolder(default_parent()))).path
-        read = [given if _is_table(given) else source_of(given, rename, drop_nulls) for given in sources]
+        functions = {name: (column, _function(name, given)) for name, (column, given) in (keys or {}).items()}
+        of_ours = Table | StoredTable | PackedTable | AnyComplete
+        read = [g if isinstance(g, of_ours) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
         check_renamed(rename, [source for source in read if isinstance(source, ColumnSource)])
-        columns = [_columns(source, value) for source, value in zip(read, names, strict=True)]
-        kept = _needed(columns, read, group_by, on)
-        domains = _domains(read, kept, limit)
-        tables: list[Any] = []
-        for number, (source, value, own) in enumerate(zip(read, names, kept, strict=True)):
+        there = [source.names if isinstance(source, ColumnSource) else [*source.scope, VALUES] for source in read]
+        for name, (column, _) in functions.items():
+            if not any(name in own for own in there):
+                raise ModelError(f"aggregate: keys: {name!r}: no source has a column {column!r}")
+        names: dict[_Part, list[str | None]]
+        if isinstance(aggregate, str):
+            parts = [_Part(aggregate)]
+            names = {parts[0]: [values] * len(sources) if values is None or isinstance(values, str) else list(values)}
+            if len(names[parts[0]]) != len(sources):
+                raise UsageError(f"aggregate: values: {len(names[parts[0]])} columns for {len(sources)} sources")
+        else:
+            names = {part: [part.column if part.column in own else None for own in there] for part in parts}
+            for part in parts:
+                if part.column is not None and not any(names[part]):
+                    raise ModelError(f"aggregate: {part.how}: no source has a column {part.column!r}")
+        valued = [{own[number] for own in names.values()} for number in range(len(read))]
+        columns = [[name for name in own if name not in of] for own, of in zip(there, valued, strict=True)]
+        if on is None:
+            of_any = set().union(*valued) if asked else set()
+            on = [name for name in _shared(columns) if name not in of_any]
+        kept = {part: _needed(columns, read, [*group_by, *part.others], on) for part in parts}
+        every = [_every([own[number] for own in kept.values()]) for number in range(len(read))]
+        for number, (source, own, of) in enumerate(zip(read, every, valued, strict=True)):
             if isinstance(source, ColumnSource):
-                how = None if value is None or is_count else value
-                reading = _Reading(source, own, how, aggregate, semiring, domains, int(limit * SOURCE_SHARE))
-                with span(READER, "read source") as timed:
-                    tables.append(reading.table(folder / f"source-{number}"))
-                    timed.note(rows=tables[-1].rows)
-            else:
-                tables.append(_with_ones(source) if is_count else _in_semiring(source, semiring))
-        path = _path(tables, group_by, optimize)
-        return Contractions(path, limit, backend, closed).run(tables, output)
+                wanted = [*own, *(name for name in of if name is not None and name in source.names)]
+                read[number] = source.once(wanted or source.names[:1], int(limit * SOURCE_SHARE))
+        domains = _domains(read, every, limit)
+        found: dict[_Part, Any] = {}
+        for part in parts:
+            place = folder / f"{len(found)}"
+            place.mkdir()
+            semiring = _semiring(part.how if part.other is None else part.how.removeprefix("arg"), combine)
+            tables: list[Any] = []
+            for number, (source, value, kept_here) in enumerate(zip(read, names[part], kept[part], strict=True)):
+                taken = None if part.how == "count" else value
+                begin = perf_counter()
+                if isinstance(source, ColumnSource):
+                    reading = _Reading(source, kept_here, taken, semiring, domains, int(limit * SOURCE_SHARE))
+                    with span(READER, "read source") as timed:
+                        tables.append(reading.table(place / f"source-{number}"))
+                        timed.note(rows=tables[-1].rows)
+                else:
+                    tables.append(_in_semiring(source, semiring, taken is not None))
+                if explain:
+                    text = f"{tables[-1].rows:,} keys ({' '.join(kept_here)}) in {perf_counter() - begin:.3f} s"
+                    explain(f"{part}: source {number}, {text}")
+            path = _path(tables, [*group_by, *part.others], optimize)
+            if explain:
+                explain(f"{part}: {path}")
+            table = Contractions(path, limit, backend, closed).run(tables, output, explain=explain)
+            found[part] = _in_memory(table, limit) if output is None else table
+        if single or output is not None:
+            return found[parts[0]]
+        types = {n: s.type_of(n) for s in reversed(read) if isinstance(s, ColumnSource) for n in s.names}
+        rows = _columns_of(found, asked, group_by, types)
+        first, part = next(iter(asked.items()))
+        return rows if top is None else _best(rows, top, within, first, part.how == "min")
 
 
-def _several(
-    sources: Sequence[Any],
-    group_by: Sequence[str],
-    named: Mapping[str, str | tuple[str, str]],
-    settings: dict[str, Any],
-) -> Any:
-    """Several aggregates, as columns of an Arrow table."""
+class _Part(NamedTuple):
+    """An aggregate of a column, and for argmax the column whose entry is asked for."""
+
+    how: str
+    column: str | None = None
+    other: str | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Aggregates from which it is computed."""
+        return ("sum", "count") if self.how == "mean" else (self.how,)
+
+    @property
+    def others(self) -> list[str]:
+        """Columns of its groups in addition to those of the result."""
+        return [] if self.other is None else [self.other]
+
+    def __str__(self) -> str:
+        return " ".join(word for word in self if word is not None)
+
+
+def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) -> dict[str, _Part]:
+    """Several aggregates by their names."""
+    asked = {}
+    for name, given in named.items():
+        how, *columns = (given,) if isinstance(given, str) else tuple(given)
+        if len(columns) != (0 if how == "count" else 2 if how in ("argmax", "argmin") else 1):
+            raise UsageError(
+                f"aggregate: {name!r}: give 'count', or a pair of aggregate and column, or ('argmax', column, other)"
+            )
+        asked[name] = _Part(how, *columns)
+    if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
+        raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
+    return asked
+
+
+def _function(name: str, given: str | Callable[[Any], Any]) -> Any:
+    import pyarrow.compute as compute
+
+    if not callable(given) and not hasattr(compute, given):
+        known = "it has year, quarter, month, iso_week, day_of_week, hour and others"
+        raise UsageError(f"aggregate: keys: {name!r}: pyarrow.compute has no function {given!r}; {known}")
+    return given if callable(given) else getattr(compute, given)
+
+
+def _in_memory(table: Any, limit: int) -> Any:
+    if not isinstance(table, Table) and table.nbytes > limit:
+        raise ResourceError(
+            f"aggregate: the result has {table.nbytes:,} bytes, beyond the memory limit of {limit:,}; give output"
+        )
+    return table if isinstance(table, Table) else table.to_table()
+
+
+def _columns_of(found: Mapping[_Part, Any], asked: Mapping[str, _Part], group_by: Sequence[str], types: Any) -> Any:
+    """Several aggregates, as columns of an Arrow table; those of groups in the Arrow ``types`` of the sources."""
     import pyarrow.compute as compute
 
     arrow = pyarrow()
-    asked = {name: (how, None) if isinstance(how, str) else tuple(how) for name, how in named.items()}
-    if wrong := [name for name, (how, column) in asked.items() if (column is None) != (how == "count")]:
-        raise UsageError(f"aggregate: {wrong[0]!r}: give 'count', or a pair of an aggregate and its column")
-    if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
-        raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
-    # A stream can be read once only.
-    read = [s if _is_table(s) or isinstance(s, str | Path | list | tuple) else arrow_table(s) for s in sources]
-    opened = [None if _is_table(source) else source_of(source, settings["rename"]) for source in read]
-    columns = [[*s.scope, VALUES] if own is None else own.names for s, own in zip(read, opened, strict=True)]
-    values = {column for _, column in asked.values()}
-    if settings["on"] is None:
-        settings["on"] = [name for name in _shared(columns) if name not in values]
-    found: dict[tuple[str, str | None], Any] = {}
-    for how, column in dict.fromkeys((kind, c) for h, c in asked.values() for kind in _PARTS.get(h, (h,))):
-        own_column = None if how == "count" else column
-        if own_column and not any(own_column in own for own in columns):
-            raise ModelError(f"aggregate: {how}: no source has a column {own_column!r}")
-        given = [own_column if own_column in own else None for own in columns]
-        table = aggregate(*read, group_by=group_by, aggregate=how, values=given, **settings)
-        found[how, column] = table.to_arrow(VALUES) if group_by else arrow.table({VALUES: table.values})
-    groups = next(iter(found.values()))
-    made = {}
-    for name in group_by:
-        kind = next((own.type_of(name) for own in opened if own is not None and name in own.names), None)
-        made[name] = from_labels(groups.column(name), kind)
-    for name, (how, column) in asked.items():
-        parts = [found[kind, column].column(VALUES) for kind in _PARTS.get(how, (how,))]
-        made[name] = parts[0] if how != "mean" else compute.divide(compute.cast(parts[0], "float64"), parts[1])
-    table = arrow.table(made)
-    return table.sort_by([(name, "ascending") for name in group_by]) if group_by else table
+    shown = {}
+    for part, table in found.items():
+        names = [*group_by, *part.others]
+        rows = table.to_arrow(ROW_VALUES) if names else arrow.table({ROW_VALUES: table.values})
+        columns = {name: from_labels(rows.column(name), types.get(name)) for name in names}
+        rows = arrow.table({**columns, ROW_VALUES: rows.column(ROW_VALUES)})
+        if part.other is not None:
+            rows = _best(rows, 1, group_by, ROW_VALUES, part.how == "argmin")
+        shown[part] = rows.sort_by([(name, "ascending") for name in group_by]) if group_by else rows
+    groups = next(iter(shown.values()))
+    made = {name: groups.column(name) for name in group_by}
+    for name, (how, column, other) in asked.items():
+        own = [shown[_Part(kind, column, other)].column(other or ROW_VALUES) for kind in _Part(how, column).kinds]
+        made[name] = own[0] if len(own) == 1 else compute.divide(compute.cast(own[0], "float64"), own[1])
+    return arrow.table(made)
 
 
-_PARTS = {"mean": ("sum", "count")}
-"""Aggregates that are computed from others."""
+def _best(rows: Any, count: int, within: Sequence[str], column: str, is_least: bool) -> Any:
+    """The rows of an Arrow table with the best entries of a column among those that agree ``within`` columns."""
+    import pyarrow.compute as compute
+
+    others = [name for name in rows.column_names if name not in within and name != column]
+    keys = [(name, "ascending") for name in within]
+    keys += [(column, "ascending" if is_least else "descending"), *((name, "ascending") for name in others)]
+    rows = rows.sort_by(keys)
+    begins = np.zeros(rows.num_rows, dtype=bool)
+    for name in within:
+        entries = rows.column(name)
+        begins[1:] |= compute.not_equal(entries.slice(1), entries.slice(0, max(0, len(entries) - 1))).to_numpy()
+    places = np.arange(rows.num_rows)
+    return rows.filter(places - np.maximum.accumulate(np.where(begins, places, 0)) < count)
 
 
 def _semiring(aggregate: str, combine: str | None) -> Semiring:
@@ -189,17 +296,6 @@ def _semiring(aggregate: str, combine: str | None) -> Semiring:
         known = ", ".join(f"{a} of a {c}" for a, c in SEMIRINGS)
         raise UsageError(f"aggregate: {aggregate!r} of a {chosen!r} is unknown; known: {known}")
     return SEMIRINGS[aggregate, chosen]
-
-
-def _is_table(given: Any) -> bool:
-    return isinstance(given, Table | StoredTable | PackedTable | AnyComplete)
-
-
-def _columns(source: Any, value: str | None) -> list[str]:
-    """Columns that may be keys."""
-    if isinstance(source, ColumnSource):
-        return [name for name in source.names if name != value]
-    return list(source.scope)
 
 
 def _every(columns: Sequence[Sequence[str]]) -> list[str]:
@@ -212,24 +308,19 @@ def _shared(columns: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _needed(
-    columns: Sequence[Sequence[str]], read: Sequence[Any], group_by: Sequence[str], on: Sequence[str] | None
+    columns: Sequence[Sequence[str]], read: Sequence[Any], group_by: Sequence[str], on: Sequence[str]
 ) -> list[list[str]]:
     """Columns of each source that are grouped by, or that rows have to agree in."""
     if len(set(group_by)) < len(group_by):
         raise UsageError("aggregate: group_by: a column occurs twice")
     there = _every(columns)
-    for what, given in (("group_by", group_by), ("on", on or ())):
+    for what, given in (("group_by", group_by), ("on", on)):
         for name in given:
             if name not in there:
                 raise ModelError(f"{what}: column {name!r} is in no source; there are: {', '.join(there)}")
-    shared = set(_shared(columns) if on is None else on)
-    if on is not None:
-        for name in set(group_by) - shared:
-            if name in _shared(columns):
-                raise ModelError(
-                    f"group_by: column {name!r} is in several sources, and not in on; add it, or rename one"
-                )
-    wanted = shared.union(group_by)
+    for name in set(group_by).difference(on).intersection(_shared(columns)):
+        raise ModelError(f"group_by: column {name!r} is in several sources, and not in on; add it, or rename one")
+    wanted = {*on, *group_by}
     return [
         [name for name in own if name in wanted] if isinstance(source, ColumnSource) else list(own)
         for source, own in zip(read, columns, strict=True)
@@ -239,68 +330,62 @@ def _needed(
 def _domains(read: Sequence[Any], kept: Sequence[Sequence[str]], memory: int) -> dict[str, Domain]:
     """Common domains of the sources' columns, beginning with those of tables."""
     domains: dict[str, Domain] = {}
-    for source, own in zip(read, kept, strict=True):
+    for source in read:
         if not isinstance(source, ColumnSource):
-            labels = source.layout.labels or {}
-            domains |= {n: labels.get(n) or size for n, size in zip(own, source.layout.sizes, strict=True)}
+            domains |= dict(zip(source.scope, source.layout.sizes, strict=True)) | dict(source.layout.labels or {})
     sources = [(source, own) for source, own in zip(read, kept, strict=True) if isinstance(source, ColumnSource)]
     return domains_in(sources, memory, domains)
 
 
-class _Reading:
+class _Reading(NamedTuple):
     """A source that is reduced to its keys while it is read.
 
     ``names`` are the columns of the keys, and ``domains`` are theirs. ``value`` is the column of values; if None, each
-    row counts as one, or has the neutral value. ``aggregate`` and ``semiring`` apply to values of rows with one key.
+    row counts as one, or has the neutral value. ``semiring`` applies to values of rows with one key.
     ``most`` is the number of bytes of keys and values in memory.
     """
 
-    def __init__(
-        self,
-        source: ColumnSource,
-        names: Sequence[str],
-        value: str | None,
-        aggregate: str,
-        semiring: Semiring,
-        domains: Mapping[str, Domain],
-        most: int,
-    ) -> None:
-        self._source, self._names, self._value = source, list(names), value
-        self._sums = semiring == SUM_PRODUCT
-        self._how = "sum" if self._sums else aggregate
-        self._semiring, self._most = semiring, most
-        self._domains = {name: domains[name] for name in names}
-        if value is not None and value not in source.names:
-            raise ModelError(
-                f"{source.what}: there is no column {value!r} of values; there are: {', '.join(source.names)}; values "
-                "names it, and is None for a source without"
-            )
+    source: ColumnSource
+    names: list[str]
+    value: str | None
+    semiring: Semiring
+    domains: Mapping[str, Domain]
+    most: int
+
+    @property
+    def _how(self) -> str:
+        return "sum" if self.semiring == SUM_PRODUCT else "min" if self.semiring == MIN_SUM else "max"
 
     def table(self, folder: Path) -> Table | StoredTable:
         """One row for each key, in memory; or in ``folder``, where a key may occur again."""
+        if self.value is not None and self.value not in self.source.names:
+            raise ModelError(
+                f"{self.source.what}: there is no column {self.value!r} of values; there are: "
+                f"{', '.join(self.source.names)}; values names it, and is None for a source without"
+            )
         arrow = pyarrow()
-        wanted = [*self._names, *([] if self._value is None else [self._value])]
+        wanted = [*self.names, *([] if self.value is None else [self.value])]
         # Batches without a column have no number of rows, so at least one is read.
-        batches = self._source.batches(wanted or self._source.names[:1])
+        batches = self.source.batches(wanted or self.source.names[:1])
         parts: list[Any] = []
         nbytes = 0
         for batch in batches:
             parts.append(self._grouped(self._prepared(arrow.Table.from_batches([batch]))))
             nbytes += parts[-1].nbytes
-            if nbytes > self._most:
+            if nbytes > self.most:
                 parts = [self._grouped(arrow.concat_tables(parts).unify_dictionaries())]
                 nbytes = parts[0].nbytes
-                if nbytes > self._most // 2:
+                if nbytes > self.most // 2:
                     return self._stored(folder, parts[0], batches)
         if len(parts) == 1:
             return self._rows(parts[0])
-        whole = arrow.concat_tables(parts).unify_dictionaries() if parts else self._prepared(self._source.whole(wanted))
+        whole = arrow.concat_tables(parts).unify_dictionaries() if parts else self._prepared(self.source.whole(wanted))
         return self._rows(self._grouped(whole))
 
     def _stored(self, folder: Path, first: Any, batches: Any) -> StoredTable:
         arrow = pyarrow()
         rows = self._rows(first)
-        with StoredTable.create(folder, rows.layout, rows.dtype, self._semiring, duplicates=True) as writer:
+        with StoredTable.create(folder, rows.layout, rows.dtype, self.semiring, duplicates=True) as writer:
             writer.append(rows.keys, rows.values)
             for batch in batches:
                 rows = self._rows(self._grouped(self._prepared(arrow.Table.from_batches([batch]))))
@@ -311,44 +396,38 @@ class _Reading:
         """Keys and a column of values; NaN is refused, as Arrow's maximum skips it."""
         import pyarrow.compute as compute
 
-        arrow = pyarrow()
-        if self._value is None:
-            ones = arrow.array(np.full(data.num_rows, self._semiring.one, dtype=np.int64))
-            return data.select(self._names).append_column(VALUES, ones)
-        numbers = data.column(self._value)
-        if arrow.types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
-            raise ModelError(f"{self._source.what}: column {self._value} has NaN, which has no place in an order")
-        return data.select(self._names).append_column(VALUES, numbers)
+        if self.value is None:
+            numbers = pyarrow().array(np.full(data.num_rows, self.semiring.one, dtype=np.int64))
+        else:
+            numbers = data.column(self.value)
+            if pyarrow().types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
+                raise ModelError(f"{self.source.what}: column {self.value} has NaN, which has no place in an order")
+        return data.select(self.names).append_column(ROW_VALUES, numbers)
 
     def _grouped(self, data: Any) -> Any:
         import pyarrow.compute as compute
 
-        if self._sums and pyarrow().types.is_integer(data.column(VALUES).type):
-            total = compute.sum(compute.abs(compute.cast(data.column(VALUES), "float64", safe=False))).as_py()
+        if self._how == "sum" and pyarrow().types.is_integer(data.column(ROW_VALUES).type):
+            total = compute.sum(compute.abs(compute.cast(data.column(ROW_VALUES), "float64", safe=False))).as_py()
             if (total or 0.0) >= 2.0**63:
                 raise ValueRangeError(
-                    f"{self._source.what}: sums of column {self._value} may leave 64-bit integers; cast it to float64"
+                    f"{self.source.what}: sums of column {self.value} may leave 64-bit integers; cast it to float64"
                 )
-        made = data.group_by(self._names).aggregate([(VALUES, self._how)])
-        return made.rename_columns([VALUES if name == f"{VALUES}_{self._how}" else name for name in made.column_names])
+        made = data.group_by(self.names).aggregate([(ROW_VALUES, self._how)])
+        return made.rename_columns({f"{ROW_VALUES}_{self._how}": ROW_VALUES})
 
     def _rows(self, data: Any) -> Table:
-        return Table.from_arrow(data, scope=self._names, domains=self._domains, semiring=self._semiring)
+        return Table.from_arrow(data, ROW_VALUES, scope=self.names, domains=self.domains, semiring=self.semiring)
 
 
-def _with_ones(table: Any) -> Table:
-    """A table whose rows count as one."""
-    if not isinstance(table, Table):
-        raise UnsupportedError(f"aggregate: count: {type(table).__name__} is counted as a Table: table.to_table()")
-    return replace(table, values=np.ones(table.rows, dtype=np.int64), semiring=SUM_PRODUCT)
-
-
-def _in_semiring(table: Any, semiring: Semiring) -> Any:
-    if table.semiring == semiring:
+def _in_semiring(table: Any, semiring: Semiring, is_valued: bool) -> Any:
+    """A table of oocbe in a semiring; unless ``is_valued``, with the neutral value for each row, which then counts."""
+    if table.semiring == semiring and is_valued:
         return table
     if not isinstance(table, Table):
-        raise UsageError(f"aggregate: a table has the semiring {table.semiring}, and {semiring} is needed")
-    return replace(table, semiring=semiring)
+        raise UnsupportedError(f"aggregate: {type(table).__name__} is taken in its own semiring; give table.to_table()")
+    neutral = np.full(table.rows, semiring.one, dtype=np.int64)
+    return replace(table, values=table.values if is_valued else neutral, semiring=semiring)
 
 
 def _path(tables: Sequence[Any], group_by: Sequence[str], optimize: str | Sequence[Positions]) -> ContractionPath:

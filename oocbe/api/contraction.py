@@ -3,31 +3,30 @@
 A step is one :func:`oocbe.join_marginalise` in memory; if its tables exceed the memory limit, it writes its result to a
 scratch folder, piece by piece. Products of dense matrices are computed by BLAS.
 
-Expressions of :func:`oocbe.einsum`, and the order in which their operands are contracted.
-
 An expression is NumPy's (``ij,jk->ik``), or has names of any length between spaces (``day sensor, sensor gain ->
-day``). A path contracts two operands at a time: the pair is joined, and each index that no other operand and no output
-has is eliminated. It is the cheaper of two: greedily the pair whose result grows least over its operands (as in
-opt_einsum), or bucket by bucket along an elimination order (:mod:`oocbe.elimination.orders`).
+day``). A path contracts two operands at a time, and eliminates each index that no other operand and no output has. It
+is the cheaper of two: greedily the pair whose result grows least over its operands (as in opt_einsum), or bucket by
+bucket along an elimination order (:mod:`oocbe.elimination.orders`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import combinations, count
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.operators import join_marginalise, marginalise
 from oocbe.elimination.orders.separators import ScopeGraph
-from oocbe.errors import UsageError
+from oocbe.errors import UsageError, amount
 from oocbe.kernels.arrays import is_device_array
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.semiring import SUM_PRODUCT
@@ -37,6 +36,9 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
+
+Explain: TypeAlias = Callable[[str], object] | None
+"""Called with lines of text, such as ``print``."""
 
 IN_MEMORY_SHARE = 0.5
 """Share of the memory limit for the tables of a step that works in memory; the rest is for transposed copies."""
@@ -61,10 +63,11 @@ class Contractions:
         self._numbers, self._held = count(), 0
         self.inputs: list[list[Any]] = []
 
-    def run(self, tables: list[Any], output: str | Path | None, keeps: bool = False) -> Any:
+    def run(self, tables: list[Any], output: str | Path | None, keeps: bool = False, explain: Explain = None) -> Any:
         """The table of the last step; written to ``output``, a new stored table, if it is given.
 
-        tables : over the operands of the path's expression. keeps : whether ``inputs`` are kept.
+        tables : over the operands of the path's expression. keeps : whether ``inputs`` are kept. explain : called with
+        rows and seconds of each step.
         """
         left, given = list(tables), set(map(id, tables))
         for number, step in enumerate(self.path.steps):
@@ -73,7 +76,10 @@ class Contractions:
                 del left[p]
             is_last = number == len(self.path.steps) - 1
             self._held = sum(t.nbytes for t in left if id(t) not in given and isinstance(t, Table | CompleteTable))
+            begin = perf_counter()
             left.append(self._contracted(step, own, output if is_last else None))
+            if explain:
+                explain(f"  step {number + 1}: {left[-1].rows:,} rows in {perf_counter() - begin:.3f} s")
             if keeps:
                 self.inputs.append(own)
         return left[0]
@@ -174,7 +180,7 @@ def _cells(table: CompleteTable, names: Sequence[str]) -> int:
 PAIRS = 64
 """Operands up to which all pairs are candidates of a greedy step; beyond, only pairs with a common index."""
 
-Positions = tuple[int, ...]
+Positions: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,8 @@ class ContractionPath:
         return max((step.cells for step in self.steps), default=0)
 
     def __str__(self) -> str:
-        lines = [f"{self.joined:,} combinations in {len(self.steps)} steps, largest result {self.largest:,} cells"]
+        steps = amount(len(self.steps), "step")
+        lines = [f"{self.joined:,} combinations in {steps}, largest result {self.largest:,} cells"]
         for step in self.steps:
             inputs = ", ".join(" ".join(names) or "scalar" for names in step.inputs)
             lines.append(f"  {inputs} -> {' '.join(step.output) or 'scalar'}  {step.joined:,} combinations")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +38,15 @@ def join(
         str | None,
         typer.Option("--on", metavar="NAMES", help="Columns to match, separated by commas; default: all common ones."),
     ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="NAME=FUNCTION(COLUMN)", help="Column such as month=month(day); repeatable."),
+    ] = None,
+    top: Annotated[int | None, typer.Option("--top", metavar="K", help="Keep the K best groups.")] = None,
+    within: Annotated[
+        str, typer.Option("--within", metavar="NAMES", help="With --top: the K best of those that agree in NAMES.")
+    ] = "",
+    is_explained: Annotated[bool, typer.Option("--explain", help="Print the plan, rows and seconds.")] = False,
     rename: Annotated[
         list[str] | None, typer.Option("--rename", metavar="COLUMN=NAME", help="New name of a column; repeatable.")
     ] = None,
@@ -51,7 +63,6 @@ def join(
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
     from oocbe.model.settings.machine import use_gpus
-    from oocbe.tables.parquet_source import source_of, with_csv_read
 
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": "count" if is_count else None}
     asked = [(name, column) for name, column in given.items() if column is not None]
@@ -59,30 +70,36 @@ def join(
     if not asked or (stored and (len(asked) > 1 or mean)):
         some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
         raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN) or --count'}")
+    keys = {}
+    for text in key or ():
+        found = re.fullmatch(r"(.+?)=(\w+)\((.+)\)", text)
+        if found is None:
+            raise UsageError(f"--key {text}: give NAME=FUNCTION(COLUMN), such as month=month(day)")
+        keys[found[1]] = (found[3], found[2])
     names = ParquetColumns.given(rename, drop_nulls, False, None).rename
-    sources = [with_csv_read(file) for file in files]
     settings: dict[str, Any] = {
         "group_by": _listed(group_by),
         "combine": "product" if product else None,
         "on": None if on is None else _listed(on),
+        "keys": keys,
+        "top": top,
+        "within": _listed(within),
+        "explain": partial(print, file=sys.stderr) if is_explained else None,
         "rename": names,
         "drop_nulls": drop_nulls,
         "memory": options.memory,
         "backend": options.backend,
     }
+    single = len(asked) == 1
+    named: dict[str, tuple[str, ...]] = {
+        column if single else f"{how}_{column}": (how, column) for how, column in asked if how != "count"
+    }
+    named |= {"count": ("count",)} if is_count else {}
     with use_gpus(options.gpus):
+        result: Any = aggregate(*files, aggregate=named, output=output if stored else None, **settings)
         if not stored:
-            single = len(asked) == 1
-            named = {column if single else f"{how}_{column}": (how, column) for how, column in asked if how != "count"}
-            table = aggregate(*sources, aggregate=named | ({"count": "count"} if is_count else {}), **settings)
-            _write(table, output)
-            result: object = f"{table.num_rows:,} rows of {', '.join(table.column_names)}"
-        else:
-            ((how, column),) = asked
-            values = [column if column in source_of(source, names).names else None for source in sources]
-            if how != "count" and not any(values):
-                raise UsageError(f"--{how}: no file has a column {column!r}")
-            result = aggregate(*sources, aggregate=how, values=values, output=output, **settings)
+            _write(result, output)
+            result = f"{result.num_rows:,} rows of {', '.join(result.column_names)}"
     print_written(output, result)
 
 

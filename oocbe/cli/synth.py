@@ -20,7 +20,7 @@ from oocbe.cli.output import note, print_answer, print_written, seconds, written
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
-    from oocbe.stress.generated_operations import Forecast, GeneratedOperation
+    from oocbe.stress.generated_operations import GeneratedOperation
     from oocbe.stress.segments import ResultCheck
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.stored import StoredTable
@@ -203,9 +203,6 @@ def stress(
     digest: Annotated[
         bool, typer.Option("--digest", help="Print a digest of the result's rows, independent of cuts and storage.")
     ] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="With --generated: predict the time from a sample, and end.")
-    ] = False,
     *,
     options: SolveOptions,
     trace: Path | None,
@@ -220,8 +217,6 @@ def stress(
     check_targets(trace=trace)
     if operator not in OPERATORS:
         raise UsageError(f"--operator: {operator!r} is not one of {', '.join(OPERATORS)}")
-    if plan and not generated:
-        raise UsageError("--plan: what tables on disk would take is not forecast; add --generated")
     count = whole_number("--rows", rows)
     shape: dict[str, Any] = {
         "rows": count,
@@ -239,11 +234,6 @@ def stress(
             "streams": options.streams,
         }
         run = _Run(operator, specs, settings, group_rows, scratch.path)
-        if plan:
-            facts = run.forecast(1 if options.workers is None else options.number_of_workers)
-            shown = [(key.replace("_", " "), _text(key, content)) for key, content in facts.items()]
-            print_answer(lambda: {"schema_version": 1, **facts}, shown, facts["seconds"])
-            return 0
         with use_workers_of(options), use_gpus(options.gpus):
             report, verdict = run.generated(trace, about) if generated else run.stored(trace, about)
         report["fault"] = verdict.fault
@@ -340,14 +330,6 @@ class _Run:
         }
         return report | self._pace(operation.rows_in, seconds, before), verdict
 
-    def forecast(self, workers: int) -> dict[str, object]:
-        """The estimated time of the operator on so many workers, as JSON types."""
-        from oocbe.stress.generated_operations import forecast_digest
-
-        operation = self._operation(self.used)
-        self._start()
-        return _forecast_facts(operation, forecast_digest(operation, workers, self._context()))
-
     def _operation(self, specs: list[SyntheticTable]) -> GeneratedOperation:
         from oocbe.stress.generated_operations import GeneratedOperation
 
@@ -391,22 +373,6 @@ def _notes(operation: GeneratedOperation) -> Callable[[int], None]:
             note(f"{rows:,} of {expected:,} rows ({rows / expected:.1%}) after {seconds(now - began)}")
 
     return report
-
-
-def _forecast_facts(operation: GeneratedOperation, made: Forecast) -> dict[str, object]:
-    found = made.simulated
-    return {
-        "operator": operation.operator,
-        "rows_in": operation.rows_in,
-        "rows_out": operation.checker.expected,
-        "sampled_rows": made.sampled_rows,
-        "seconds_sampling": made.sampled_seconds,
-        "workers": found.workers,
-        "seconds": found.seconds,
-        "seconds_of_work": found.work,
-        "segments": found.segments,
-        "efficiency": round(found.efficiency, 4),
-    }
 
 
 def _text(key: str, content: object) -> str:

@@ -83,14 +83,6 @@ class Schedule(Shown):
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         return "Schedule", self.facts()
 
-    @property
-    def by_group(self) -> dict[str | None, tuple[TakenPhotograph, ...]]:
-        """Photographs taken, by group of the file; all under None if it has no groups."""
-        groups: dict[str | None, list[TakenPhotograph]] = {}
-        for taken in self.taken:
-            groups.setdefault(taken.group, []).append(taken)
-        return {group: tuple(photographs) for group, photographs in groups.items()}
-
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types."""
         numbers = content(self, "profit possible photographs memory capacity")

@@ -34,7 +34,6 @@ from oocbe.execution.cluster.dispatch import Dispatch, Runs, halved_run, trace_s
 from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerConfig, active
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.partition import JoinInput
-from oocbe.execution.schedule import Simulated, forecast, piece_rows, predicted_stage, usual_conditions
 from oocbe.execution.sources import EvenStretches
 from oocbe.kernels import backend_for
 from oocbe.model.row_numbers import key_number
@@ -64,9 +63,6 @@ STRETCH_ROWS = 1 << 20
 FIRST_STRETCHES, STRETCHES_HERE = 4, 16
 """Limit of the stretches of a segment before the first measured time; and stretches of a segment where one process does
 all of them: some seconds."""
-
-SAMPLES, SAMPLE_STRETCHES = 4, 8
-"""Segments whose seconds are measured for a forecast, evenly spread, and stretches of each."""
 
 DEVICE_TIMES = 256
 """Multiple of these stretches on a device, which takes less than a tenth of a millisecond for one; several devices wait
@@ -279,11 +275,6 @@ def _halves(ranks: range) -> Iterable[range] | Indivisible[range]:
     return ranks[:middle], ranks[middle:]
 
 
-def _stretches_at_once(kernels: Backend, stretches: int) -> int:
-    """Stretches of a segment, from their number for the CPU."""
-    return stretches * DEVICE_TIMES if kernels.name == "cuda" else stretches
-
-
 class Digest:
     """Sums of all segments so far; ``rows``: of workers in a trace; ``hears``: gets the result's rows so far."""
 
@@ -312,7 +303,7 @@ class Digest:
 def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears: Hears | None = None) -> ResultCheck:
     """Run an operation here; ``hears`` as for :class:`Digest`; ResourceError: a piece too large; TimeLimitError."""
     digest, deadline = Digest(operation, {}, hears), Deadline()
-    at_once = _stretches_at_once(context.kernels, STRETCHES_HERE)
+    at_once = STRETCHES_HERE * (DEVICE_TIMES if context.kernels.name == "cuda" else 1)
     for first in range(0, operation.stretches, at_once):
         run = range(first, min(first + at_once, operation.stretches))
         digest.add(_digested(operation, *operation.ranks(run), context, deadline))
@@ -353,36 +344,6 @@ def digest_by(
     dispatch = Dispatch(digest.name, workers, digest_segment, segment_of, done, halves, deadline, kind)
     dispatch.run(takewhile(lambda run: digest.is_right, runs))
     return digest.verdict()
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Forecast of the time of an operation.
-
-    sampled_rows, sampled_seconds : rows of the sampled segments, and the time of this process for them.
-    simulated : forecast for the given number of workers, each as fast as this process.
-    """
-
-    sampled_rows: int
-    sampled_seconds: float
-    simulated: Simulated
-
-
-def forecast_digest(operation: GeneratedOperation, workers: int, context: ExecutionContext) -> Forecast:
-    """Run some evenly spread stretches in this process, and forecast all of them by the scheduling model."""
-    count, at_once = operation.stretches, _stretches_at_once(context.kernels, SAMPLE_STRETCHES)
-    starts = sorted({place * count // SAMPLES for place in range(SAMPLES)})
-    rows, seconds = 0, 0.0
-    for start, end in zip(starts, [*starts[1:], count], strict=True):
-        run = range(start, min(end, start + at_once))
-        low, high = operation.ranks(run)
-        rows += sum(table.first_row(high) - table.first_row(low) for table in operation.tables)
-        seconds += _digested(operation, low, high, context, Deadline()).made.seconds
-    total = float(operation.rows_in)
-    # The measured time is a mean, including stragglers; the model takes medians.
-    median = seconds / max(1, rows) / usual_conditions().mean
-    stage = predicted_stage(operation.operator, total, median, piece_rows(total), ())
-    return Forecast(rows, seconds, forecast([stage], workers))
 
 
 STRETCHES, LEAST_STRETCH = 1 << 10, 1 << 12

@@ -25,19 +25,15 @@ from oocbe.tables.layout import Label, Layout, label_array
 
 
 def arrow_table(data: object) -> Any:
-    """A pyarrow.Table of an object with Arrow's or data frames' interface; UsageError: neither, or no pyarrow."""
+    """A pyarrow.Table of an object with Arrow's interface; UsageError: it has none, or no pyarrow."""
     arrow = pyarrow()
     if isinstance(data, arrow.Table):
         return data
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return arrow.table(data)
-    if hasattr(data, "__dataframe__"):
-        from pyarrow.interchange import from_dataframe
-
-        return from_dataframe(data)
     raise UsageError(
-        f"{type(data).__name__} has none of __arrow_c_stream__, __arrow_c_array__ and __dataframe__, by which tables "
-        f"are exchanged{'; give what its collect() returns' if hasattr(data, 'collect') else ''}"
+        f"{type(data).__name__} has neither __arrow_c_stream__ nor __arrow_c_array__, by which tables are "
+        f"exchanged{'; give what its collect() returns' if hasattr(data, 'collect') else ''}"
     )
 
 
@@ -53,6 +49,8 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
 
     refuse_nulls(name, data, what, first)
     data = labels_of(name, data, what)
+    if arrow.types.is_dictionary(data.type) and arrow.types.is_string_view(data.type.value_type):
+        data = data.cast(arrow.dictionary(data.type.index_type, arrow.string()))  # views have few kernels
     kind = data.type
     if arrow.types.is_null(kind):  # of text in a pandas frame without rows, for example
         return Column(name, np.zeros(0, dtype=np.int64))

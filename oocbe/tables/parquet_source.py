@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -191,11 +192,13 @@ class ColumnSource:
     data : the columns.
     columns : name in the data by name in the table, in the data's order.
     drop_nulls : whether to skip rows with missing entries; otherwise they are refused.
+    keys : further columns, each computed by a function of Arrow arrays from a column in the table.
     """
 
     data: Columns
     columns: dict[str, str]
     drop_nulls: bool = False
+    keys: Mapping[str, tuple[str, Callable[[Any], Any]]] = field(default_factory=dict)
 
     @property
     def what(self) -> str:
@@ -205,19 +208,50 @@ class ColumnSource:
     @property
     def names(self) -> list[str]:
         """Names of the columns in the table."""
-        return list(self.columns)
+        return [*self.columns, *self.keys]
 
     def type_of(self, name: str) -> Any:
         """Arrow type of a column."""
+        if name in self.keys:
+            return self._computed(name, pyarrow().array([], self.type_of(self.keys[name][0]))).type
         return self.data.schema.field(self.columns[name]).type
+
+    def _computed(self, name: str, column: Any) -> Any:
+        try:
+            return self.keys[name][1](column)
+        except (pyarrow().ArrowInvalid, pyarrow().ArrowNotImplementedError, TypeError) as error:
+            raise ModelError(f"{self.what}: key {name!r} of column {self.keys[name][0]!r}: {error}") from None
+
+    def _read_for(self, names: Sequence[str]) -> list[str]:
+        """Columns of the table from which some columns are made."""
+        return list(dict.fromkeys(self.keys[name][0] if name in self.keys else name for name in names))
+
+    def once(self, names: Sequence[str], most: int) -> ColumnSource:
+        """A query's result for some columns; the query itself, which is run again for each pass, beyond ``most`` bytes.
+        Other sources stay."""
+        if not isinstance(self.data, Query):
+            return self
+        arrow, own, nbytes = pyarrow(), [self.columns[name] for name in self._read_for(names)], 0
+        parts = []
+        for batch in self.data.batches(own, BATCH_ROWS):
+            check_deadline()
+            parts.append(batch)
+            nbytes += batch.nbytes
+            if nbytes > most:
+                return self
+        none = arrow.schema([self.data.schema.field(name) for name in own]).empty_table()
+        columns = {name: column for name, column in self.columns.items() if column in own}
+        keys = {name: key for name, key in self.keys.items() if key[0] in columns}
+        data = _Held(arrow.Table.from_batches(parts) if parts else none, self.what)
+        return replace(self, data=data, columns=columns, keys=keys)
 
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
         """Record batches of some columns, at most ``rows`` rows each where they are stored, in order.
 
         Raises FormatError: damaged Parquet; ModelError: a missing entry, unless such rows are skipped.
         """
-        first = 0
-        batches = self.data.batches([self.columns[name] for name in names], rows)
+        first, own = 0, self._read_for(names)
+        batches = self.data.batches([self.columns[name] for name in own], rows)
         while True:
             check_deadline()
             with _damaged(self.what):
@@ -226,11 +260,15 @@ class ColumnSource:
                 return
             if any(column.null_count for column in batch.columns):
                 if not self.drop_nulls:
-                    for name, column in zip(names, batch.columns, strict=True):
+                    for name, column in zip(own, batch.columns, strict=True):
                         refuse_nulls(name, column, self.what, first)
                 batch = batch.drop_null()
-            if batch.num_rows:
+            if batch.num_rows and own == list(names):
                 yield batch
+            elif batch.num_rows:
+                there = dict(zip(own, batch.columns, strict=True))
+                made = [there.get(n) if n in there else self._computed(n, there[self.keys[n][0]]) for n in names]
+                yield pyarrow().record_batch(made, names=list(names))
             first += batch.num_rows
 
     def whole(self, names: Sequence[str]) -> Any:
@@ -243,7 +281,7 @@ class ColumnSource:
     def statistics(self, name: str) -> tuple[int, int] | None:
         """Least (or 0) and greatest integer of a column by statistics of all row groups; None if any are missing."""
         low, high = 0, 0
-        files = self.data.metadata()
+        files = None if name in self.keys else self.data.metadata()
         for metadata in () if files is None else files:
             places = range(metadata.num_columns)
             # The path of a member of a structure has a dot, as may a column's own name; only columns have equal path
@@ -263,26 +301,69 @@ class ColumnSource:
         return None if files is None else (low, high)
 
 
-def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: bool = False) -> ColumnSource:
-    """Columns of Parquet, by path, or of an object with Arrow's interface.
+@dataclass(frozen=True)
+class Query:
+    """A lazy frame of Polars or a relation of DuckDB; it is run for each pass over some of its columns."""
+
+    data: Any
+
+    @property
+    def what(self) -> str:
+        """Its kind, for messages."""
+        return type(self.data).__name__
+
+    @cached_property
+    def schema(self) -> Any:
+        """Names and types, a pyarrow.Schema; those of no rows of the query."""
+        none = self.data.limit(0)
+        return arrow_table(none.collect() if hasattr(none, "collect") else none).schema
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Record batches of some columns."""
+        if hasattr(self.data, "collect_batches"):
+            for frame in self.data.select(columns).collect_batches(chunk_size=rows):
+                yield from frame.to_arrow().to_batches()
+            return
+        names = ('"' + name.replace('"', '""') + '"' for name in columns)
+        yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
+
+    def metadata(self) -> Iterable[Any] | None:
+        """None: there are no statistics."""
+        return None
+
+
+def source_of(
+    given: Any,
+    rename: Mapping[str, str] | None = None,
+    drop_nulls: bool = False,
+    keys: Mapping[str, tuple[str, Callable[[Any], Any]]] | None = None,
+) -> ColumnSource:
+    """Columns of Parquet, by path, or of an object with Arrow's interface; ``keys`` of columns that it has.
 
     rename : name in the table by name in the data; missing columns are ignored.
 
     Raises UsageError: no such file, or an object without such an interface; FormatError: not a Parquet file;
     ModelError: two columns with the same name.
     """
-    data: Columns = _stored(given) if isinstance(given, str | Path | list | tuple) else _Held(arrow_table(given))
+    data: Columns = given
+    if not isinstance(given, Query):
+        data = _stored(given) if isinstance(given, str | Path | list | tuple) else _Held(arrow_table(given))
     columns: dict[str, str] = {}
     for column in data.schema.names:
         name = (rename or {}).get(column, column)
         if name in columns:
             raise ModelError(f"{data.what}: two columns are called {name!r}; rename one of them (rename)")
         columns[name] = column
-    return ColumnSource(data, columns, drop_nulls)
+    own = {name: key for name, key in (keys or {}).items() if key[0] in columns}
+    if taken := sorted(set(own).intersection(columns)):
+        raise ModelError(f"{data.what}: keys: there is a column {taken[0]!r} already; give the key another name")
+    return ColumnSource(data, columns, drop_nulls, own)
 
-
-def with_csv_read(source: Any) -> Any:
-    """A source, or a CSV file's Arrow table (``.csv``, ``.csv.gz``, ``.tsv``); UsageError, FormatError."""
+    """A source; the Arrow table of a CSV file (``.csv``, ``.csv.gz``, ``.tsv``), the :class:`Query` of a lazy frame or
+    relation. UsageError: no such file; FormatError: a damaged one.
+    """
+    if hasattr(source, "collect_batches") or (hasattr(source, "project") and hasattr(source, "__arrow_c_stream__")):
+        return Query(source)
     if not isinstance(source, str | Path) or not str(source).lower().endswith((".csv", ".csv.gz", ".tsv")):
         return source
     arrow = pyarrow()

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
+from oocbe.runtime.framed import module_of_frames
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.columns import check_values
 from oocbe.tables.exchange import VALUES, ColumnSettings, Exchanged
@@ -287,21 +288,15 @@ class Table(Shown, Exchanged):
 
     def to_pandas(self, values: str = VALUES) -> pandas.DataFrame:
         """A pandas.DataFrame, labels as a Categorical; errors as for :meth:`to_arrow`."""
-        from oocbe.tables.frames import to_pandas
-
-        return to_pandas(self.layout, (self.keys, self.values), values)
+        module_of_frames("pandas")
+        return self.to_arrow(values).to_pandas()
 
     def to_polars(self, values: str = VALUES) -> polars.DataFrame:
-        """A polars.DataFrame, text labels as an Enum; errors as for :meth:`to_arrow`."""
-        from oocbe.tables.frames import to_polars
-
-        return to_polars(self.layout, (self.keys, self.values), values)
+        """A polars.DataFrame, labels as a Categorical; errors as for :meth:`to_arrow`."""
+        return module_of_frames("polars").from_arrow(self.to_arrow(values))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
-        return self.to_arrow().__dataframe__(nan_as_null, allow_copy)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """A structured array (rows,): one field of value indices per variable, and one of values."""

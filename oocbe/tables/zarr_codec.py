@@ -1,4 +1,4 @@
-"""Packed chunks (:mod:`oocbe.tables.codec`) as codecs that Zarr and numcodecs find through their entry points.
+"""Packed chunks (:mod:`oocbe.tables.codec`) as a codec that Zarr finds through its entry point.
 
 With oocbe installed, any Zarr v3 library for Python reads the arrays of a stored table. A chunk at an array's end may
 hold fewer rows than the chunk's shape; the rest reads as zeros, which Zarr cuts off.
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numcodecs.abc import Codec
 from zarr.abc.codec import ArrayBytesCodec
 from zarr.registry import register_codec
 
@@ -66,36 +65,5 @@ class PackedCodec(ArrayBytesCodec):  # type: ignore[misc]
         """Not known before packing."""
         raise NotImplementedError
 
-
-class PackedNumcodec(Codec):  # type: ignore[misc]
-    """The codec's bytes under numcodecs' interface.
-
-    dtype : name of the items' dtype, which a bare buffer does not tell.
-    """
-
-    codec_id = "oocbe_packed"
-
-    def __init__(self, dtype: str = "uint64") -> None:
-        self.dtype = str(np.dtype(dtype))
-        if np.dtype(dtype) not in DTYPES:
-            raise ValueError(f"codec {self.codec_id} packs {', '.join(d.name for d in DTYPES)}, not {dtype}")
-
-    def encode(self, buf: Any) -> bytes:
-        """Pack a buffer of items."""
-        return encode(np.frombuffer(buf, dtype=self.dtype)).tobytes()
-
-    def decode(self, buf: Any, out: Any = None) -> Any:
-        """Unpack into a new array, or into the bytes of ``out``."""
-        data = memoryview(buf).cast("B")
-        rows = rows_in(data)
-        if rows > LARGEST_ROWS:
-            raise CorruptDataError(f"a packed chunk claims {rows:,} rows")
-        target = np.empty(rows, dtype=self.dtype) if out is None else np.frombuffer(out, dtype=self.dtype)
-        decode(data, rows, target)
-        return target if out is None else out
-
-
-LARGEST_ROWS = 1 << 28
-"""Maximum rows of a buffer, whose claim cannot be checked; 2 GiB are the most that numcodecs' own compressors take."""
 
 register_codec(CODEC_NAME, PackedCodec)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.errors import ModelError, UsageError, ValueRangeError
+from oocbe.errors import ModelError, ResourceError, UsageError, ValueRangeError
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
 
 SHAPES = {
@@ -118,7 +121,7 @@ def test_what_is_refused():
     with pytest.raises(ValueRangeError, match="may leave 64-bit integers"):
         oocbe.aggregate(large, group_by=["a"], aggregate="sum")
     good = pa.table({"a": [0, 1], "b": [0, 1], "value": [1, 2]})
-    for settings, error, message in [
+    for options, error, message in [
         ({"aggregate": "median"}, UsageError, "'median' of a 'product' is unknown; known: max of a sum"),
         ({"combine": "sum", "aggregate": "sum"}, UsageError, "'sum' of a 'sum' is unknown"),
         ({"group_by": ["c"]}, ModelError, "column 'c' is in no source; there are: a, b"),
@@ -127,7 +130,7 @@ def test_what_is_refused():
         ({"values": "gain"}, ModelError, "no column 'gain' of values"),
     ]:
         with pytest.raises(error, match=message):
-            oocbe.aggregate(good, **{"group_by": ["a"], **settings})
+            oocbe.aggregate(good, **{"group_by": ["a"], **options})
     with pytest.raises(UsageError, match="there is no source"):
         oocbe.aggregate(group_by=[])
     with pytest.raises(ModelError, match="'a' is in several sources, and not in on"):
@@ -170,7 +173,7 @@ def test_several_aggregates_of_nothing_have_no_rows_and_wrong_ones_are_refused(t
     with pytest.raises(ModelError, match="no source has a column 'gain'"):
         oocbe.aggregate(one, other, group_by=["a"], aggregate={"m": ("max", "gain")})
     with pytest.raises(UsageError, match="several aggregates are returned in memory"):
-        oocbe.aggregate(one, group_by=["a"], aggregate={"m": ("max", "value")}, output=tmp_path / "out")
+        oocbe.aggregate(one, group_by=["a"], aggregate={"m": ("mean", "value")}, output=tmp_path / "out")
 
 
 def test_the_command_writes_several_aggregates(tmp_path):
@@ -185,6 +188,22 @@ def test_the_command_writes_several_aggregates(tmp_path):
     named = {"max_gain": ("max", "gain"), "mean_price": ("mean", "price"), "count": "count"}
     found = oocbe.aggregate(one, str(other), group_by=["day"], aggregate=named)
     assert [tuple(row.values())[1:] for row in found.to_pylist()] == [(5, 2.0, 1), (9, 5.0, 2)]
+    best = [
+        "--key",
+        "month=month(day)",
+        "--top",
+        "1",
+        "--within",
+        "month",
+        "--explain",
+        "-o",
+        str(tmp_path / "top.csv"),
+    ]
+    done = CliRunner().invoke(app, ["join", str(one), "--group-by", "shop,month", "--max", "gain", *best])
+    assert done.exit_code == 0 and "step 1: 2 rows" in done.stderr, done.output
+    assert (tmp_path / "top.csv").read_text() == '"shop","month","gain"\n"a",11,9\n'
+    done = CliRunner().invoke(app, ["join", str(one), "--group-by", "shop", "--max", "gain", "--key", "month", *best])
+    assert done.exit_code == 2 and "--key month: give NAME=FUNCTION(COLUMN), such as" in done.stderr
     with pytest.raises(UsageError, match="there is no such file"):
         oocbe.aggregate(tmp_path / "none.csv", group_by=["day"], values="gain")
     refused = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "stored")])
@@ -208,3 +227,124 @@ def test_a_failed_write_leaves_the_file_before_and_nothing_else(name, tmp_path, 
     assert done.exit_code == 2 and "cannot be written: No space left on device" in done.stderr
     assert out.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.parquet", name])
+
+
+def sql_of(sources, on, group_by, extra, aggregate):
+    """The joined rows' ``total`` by the columns of ``group_by`` and ``extra``, aggregated by DuckDB, as tuples."""
+    duckdb = pytest.importorskip("duckdb")
+    base = duckdb.connect()
+    for number, source in enumerate(sources):
+        base.register(f"t{number}", source.rename(columns={"value": f"v{number}"}))
+    joined = "t0" + "".join(f" join t{n} using ({', '.join(own)})" for n, own in enumerate(on, 1))
+    total = " + ".join(f"v{number}" for number in range(len(sources)))
+    groups = ", ".join([*group_by, *extra])
+    text = f"select {groups}, {aggregate}({total}) total from {joined} group by all order by all"
+    return base.sql(text).fetchall()
+
+
+tables = st.lists(st.tuples(*[st.integers(0, 3)] * 2, st.integers(-5, 5)), max_size=12)
+"""Rows of two keys and a value."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(tables, tables, tables, st.integers(1, 3), st.sampled_from(["max", "min"]))
+def test_argmax_and_the_best_of_groups_are_those_of_sql(one, two, three, count, how):
+    scopes = ["ab", "bc", "cd"]
+    sources = [
+        pd.DataFrame(rows, columns=[*scope, "value"]).astype("int64")
+        for rows, scope in zip((one, two, three), scopes, strict=True)
+    ]
+    arg = oocbe.aggregate(*sources, group_by=["a"], aggregate={"v": (how, "value"), "d": (f"arg{how}", "value", "d")})
+    top = {"top": count, "within": ["a"]}
+    best = oocbe.aggregate(*sources, group_by=["a", "d"], aggregate={"v": (how, "value")}, **top)
+    rows = sql_of(sources, ["b", "c"], ["a"], ["d"], how)
+    sign = -1 if how == "max" else 1
+    ranked = sorted(rows, key=lambda row: (row[0], sign * row[2], row[1]))
+    wanted = [row for n, row in enumerate(ranked) if sum(other[0] == row[0] for other in ranked[:n]) < count]
+    assert [tuple(row.values()) for row in best.to_pylist()] == wanted
+    firsts = [row for n, row in enumerate(ranked) if n == 0 or ranked[n - 1][0] != row[0]]
+    assert [tuple(row.values()) for row in arg.to_pylist()] == [(a, v, d) for a, d, v in firsts]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.dates(), st.integers(-9, 9)), min_size=1, max_size=12))
+def test_keys_of_parts_of_dates_are_those_of_pandas(rows):
+    frame = pd.DataFrame({"day": [day for day, _ in rows], "value": [value for _, value in rows]})
+    parts = {"year": ("day", "year"), "even": ("day", lambda days: pc.equal(pc.bit_wise_and(pc.month(days), 1), 0))}
+    found = oocbe.aggregate(
+        pa.Table.from_pandas(frame),
+        group_by=["year", "even"],
+        aggregate={"n": "count", "s": ("sum", "value")},
+        keys=parts,
+    )
+    frame["year"], frame["even"] = [d.year for d in frame["day"]], [d.month % 2 == 0 for d in frame["day"]]
+    wanted = frame.groupby(["year", "even"])["value"].agg(["size", "sum"]).reset_index()
+    assert found.to_pandas().to_numpy().tolist() == wanted.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("memory", [None, "24MiB"])
+def test_lazy_frames_and_relations_are_run_for_the_columns_needed_once_if_these_fit(memory, tmp_path):
+    duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    random = np.random.default_rng(4)
+    sizes = 400_000 if memory else 60
+    columns = {"a": random.integers(0, 9, sizes), "b b": random.integers(0, 90, sizes), "gain": random.random(sizes)}
+    frame, runs = pd.DataFrame({**columns, "note": "x"}), []
+
+    def counted(part):
+        runs.append(part.columns)
+        return part
+
+    lazy = pl.from_pandas(frame).lazy().map_batches(counted, projection_pushdown=True)
+    with duckdb.connect() as base:
+        base.register("rents", frame[["b b", "gain"]].groupby("b b").max().reset_index())
+        relation = base.sql("select * from rents")
+        found = oocbe.aggregate(
+            lazy, relation, group_by=["a"], aggregate={"m": ("max", "gain"), "n": "count"}, on=["b b"], memory=memory
+        )
+    assert runs[0] == ["a", "b b", "gain"] and (len(runs) > 1) == (memory is not None)
+    best = frame.groupby("b b")["gain"].max()
+    wanted = (frame["gain"] + frame["b b"].map(best)).groupby(frame["a"]).agg(["max", "size"])
+    np.testing.assert_allclose(found.to_pandas().set_index("a").to_numpy(), wanted.to_numpy())
+
+
+def test_explain_has_the_sources_the_plan_and_the_rows_of_each_step():
+    sources = frames(np.random.default_rng(1), ["ab", "bc"], 20, "text")
+    lines = []
+    made = oocbe.aggregate(*sources, group_by=["a"], explain=lines.append)
+    assert [line.split(":")[0] for line in lines] == ["max", "max", "max", "  step 1"]
+    assert "a b" in lines[0] and "step" in lines[2] and f"{made.rows} rows in " in lines[3]
+
+
+def test_what_is_refused_about_keys_top_and_groups():
+    good = pa.table({"a": [0, 1], "day": ["x", "y"], "value": [1, 2]})
+    named = {"m": ("max", "value")}
+    for options, error, message in [
+        ({"keys": {"m": ("when", "month")}}, ModelError, "'m': no source has a column 'when'"),
+        ({"keys": {"m": ("day", "moon")}}, UsageError, "has no function 'moon'; it has year, quarter"),
+        ({"keys": {"m": ("day", "month")}, "group_by": ["m"]}, ModelError, "key 'm' of column 'day'"),
+        ({"keys": {"a": ("day", "utf8_upper")}}, ModelError, "there is a column 'a' already"),
+        ({"top": 2}, UsageError, "top: a number from 1 on, of several aggregates"),
+        ({"top": 0, "aggregate": named}, UsageError, "top: a number from 1 on"),
+        ({"top": 2, "within": ["b"], "aggregate": named}, UsageError, "within columns of group_by"),
+        ({"aggregate": "argmax"}, UsageError, "'argmax' of a 'product' is unknown"),
+        ({"group_by": "a"}, UsageError, "group_by, within and on are lists"),
+        ({"aggregate": {"m": ("argmax", "value")}}, UsageError, r"\('argmax', column, other\)"),
+    ]:
+        with pytest.raises(error, match=message):
+            oocbe.aggregate(good, **{"group_by": ["a"], **options})
+
+
+def test_a_result_beyond_the_memory_is_refused_without_output_and_fits_with_one(tmp_path):
+    random = np.random.default_rng(0)
+    big = pa.table({"a": random.permutation(2_500_000), "b": random.integers(0, 9, 2_500_000)})
+    given = {"group_by": ["a", "b"], "aggregate": "count", "values": None, "memory": "16MiB"}
+    with pytest.raises(ResourceError, match="beyond the memory limit of 16,777,216; give output"):
+        oocbe.aggregate(big, **given)
+    assert oocbe.aggregate(big, **given, output=tmp_path / "out").rows == 2_500_000
+
+
+def test_a_key_may_be_called_value():
+    sales = pa.table({"value": [3, 3, 4], "gain": [5, 9, 4]})
+    found = oocbe.aggregate(sales, group_by=["value"], aggregate={"best": ("max", "gain")})
+    assert found.to_pylist() == [{"value": 3, "best": 9}, {"value": 4, "best": 4}]
+    assert oocbe.aggregate(sales, group_by=["value"], values="gain").to_dict() == {(3,): 9, (4,): 4}

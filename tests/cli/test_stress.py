@@ -82,22 +82,6 @@ def test_a_long_run_says_how_far_it_has_come(tmp_path, monkeypatch):
     assert len(lines) == 2 and re.match(r"(\d+,\d+) of \1 rows \(100.0%\) after ", lines[-1])
 
 
-def test_a_forecast_of_generated_rows_for_any_number_of_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr("oocbe.stress.generated_operations.STRETCH_ROWS", 1 << 12)
-    common = ["stress", "--rows", "1e12", "--generated", "--plan", "--workdir", tmp_path, "--memory", "256MiB"]
-    forecast = {}
-    for workers in ("1", "800"):
-        done = call(*common, "--workers", workers, "--json")
-        assert done.exit_code == 0, done.output
-        forecast[workers] = json.loads(done.stdout)
-    assert forecast["1"]["rows_in"] == forecast["800"]["rows_in"] > 1.9e12
-    for workers, found in forecast.items():  # each beside the work of its own sample: others take another time
-        assert found["workers"] == int(workers)
-        assert found["seconds_of_work"] / int(workers) <= found["seconds"] < found["seconds_of_work"] / int(workers) * 2
-    assert call(*common, "--workers", "gpus").exit_code == 2
-    assert "efficiency" in call(*common).stdout
-
-
 def test_stress_tells_people_sizes_and_times_in_units(tmp_path):
     done = call("stress", "--rows", "3e4", "--memory", "32MiB", "--workdir", tmp_path)
     assert done.exit_code == 0, done.output

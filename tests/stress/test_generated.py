@@ -27,7 +27,6 @@ from oocbe.stress.generated_operations import (
     GeneratedRows,
     digest_by,
     digest_here,
-    forecast_digest,
 )
 from oocbe.stress.kernels.cpu.synthetic import fill_in_order
 from oocbe.stress.segments import check_joined, check_marginalised
@@ -242,14 +241,3 @@ def test_a_digest_is_of_keys_and_values_and_not_of_their_order():
     assert digest(np.ascontiguousarray(rows.keys[:, order]), rows.values[order]) == expected
     other = SyntheticTable(3000, 60, seed=1)
     assert check_marginalised(maximise(in_memory(other), "a"), other).digest != expected.digest
-
-
-def test_a_forecast_is_of_all_rows(tmp_path):
-    pair = tuple(SyntheticTable(10**12, 10**12 // 32, is_sorted=True, own=own) for own in "ab")
-    operation = generated_of(JOIN_MAXIMISE, pair)
-    one, eight = (forecast_digest(operation, workers, context(tmp_path)) for workers in (1, 8))
-    for made, workers in ((one, 1), (eight, 8)):
-        found = made.simulated
-        assert made.sampled_rows < 50_000 and found.workers == workers
-        assert found.work == pytest.approx(operation.rows_in * made.sampled_seconds / made.sampled_rows, rel=0.2)
-        assert found.seconds >= found.work / workers

@@ -135,22 +135,3 @@ def test_zarr_finds_the_codec_and_refuses_what_it_cannot_pack(tmp_path):
         zarr.create_array(
             tmp_path / "b", shape=(5, 5), chunks=(5, 5), dtype="i4", serializer=PackedCodec(), compressors=None
         )
-
-
-def test_numcodecs_interface():
-    from oocbe.tables.zarr_codec import PackedNumcodec
-
-    column = np.arange(5000, dtype=np.float32)
-    config = PackedNumcodec("float32").get_config()
-    assert config.pop("id") == "oocbe_packed"
-    codec = PackedNumcodec.from_config(config)
-    packed = codec.encode(column)
-    assert len(packed) < column.nbytes
-    assert same_bits(codec.decode(packed), column)
-    out = bytearray(column.nbytes)
-    codec.decode(packed, out)
-    assert bytes(out) == column.tobytes()
-    forged = np.frombuffer(packed, "u8").copy()
-    forged[1] = 1 << 60
-    with pytest.raises(CorruptDataError, match="claims"):
-        codec.decode(forged.tobytes())

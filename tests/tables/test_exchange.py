@@ -182,8 +182,14 @@ def test_what_no_table_can_be_is_refused_with_its_place(columns, said):
 
 def test_a_lazy_frame_is_refused_with_the_call_that_helps():
     polars = pytest.importorskip("polars")
-    with pytest.raises(UsageError, match=r"^LazyFrame has none .* are exchanged; give what its collect\(\) returns$"):
-        oocbe.aggregate(polars.LazyFrame({"a": [0], "value": [1]}), group_by=["a"])
+    with pytest.raises(UsageError, match=r"^LazyFrame has neither .* give what its collect\(\) returns$"):
+        oocbe.Table.from_arrow(polars.LazyFrame({"a": [0], "value": [1]}))
+
+
+def test_empty_categories_of_polars():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": [], "value": []}, schema={"a": polars.Categorical, "value": polars.Int64})
+    assert oocbe.Table.from_polars(frame).rows == 0
 
 
 def test_entries_outside_a_domain_are_named_with_their_row(tmp_path):

@@ -240,8 +240,7 @@ def test_a_schedule_uses_the_recorder_within_its_capacity(tmp_path):
     result = oocbe.solve(problem)
     schedule = result.schedule
     assert (schedule.profit, schedule.memory, schedule.capacity) == (13, 4, 200)
-    assert [[t.name for t in taken] for taken in schedule.by_group.values()] == [["0", "1"], ["2"]]
-    assert list(schedule.by_group) == ["101", "102"]
+    assert [(t.name, t.group) for t in schedule.taken] == [("0", "101"), ("1", "101"), ("2", "102")]
     recorder = problem.day.plot(schedule).axes[1]
     assert recorder.collections[0].get_paths()[0].vertices[:, 1].max() == 4
 
