@@ -26,6 +26,18 @@ def waiting(monkeypatch, tune):
     monkeypatch.setattr("oocbe.junction_trees.tree.make_or_store", refuse)
 
 
+def test_the_order_of_a_large_case_is_near_that_of_a_longer_search(tune):
+    """Greedy orders alone have four times the cells of the best order of a grid."""
+    side, pair = 14, [[1.0, 0.5], [0.25, 0.75]]
+    pairs = [(v, v + 1) for v in range(side * side) if v % side < side - 1]
+    pairs += [(v, v + side) for v in range(side * side - side)]
+    variables = tuple(oocbe.Variable(f"x{v}", 2) for v in range(side * side))
+    functions = tuple(oocbe.Function.from_array(p, pair) for p in pairs)
+    tune(cell_seconds=1.0, group_orders=60)  # so that the search does not end with its time
+    asked = answer.QueryAnswer.of(oocbe.Problem(variables, functions, semiring=oocbe.SUM_PRODUCT))
+    assert asked.numbers(())[0] <= side + 2
+
+
 @pytest.mark.parametrize("in_logarithms", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch, tune):

@@ -7,6 +7,7 @@ that share many factors are grouped as long as the tree of the group costs no mo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree
 from oocbe.junction_trees.query_elimination.factors import CaseFactors
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, current
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +160,16 @@ class CasePlan:
         return Group(frozenset(factors), frozenset(having & set(asked)), self._orders(factors).order(0), False)
 
     def _improved(self, group: Group) -> Group:
-        """The group with the best order of a search limited to a share of its tree's time."""
+        """The group with the best order of a search, limited to a share of its tree's time and of the time left."""
         if tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
             return group
         orders, best = self._orders(group.factors), group.order
-        begin = time.perf_counter()
+        begin, deadline = time.perf_counter(), current()
+        left = math.inf if deadline is None else deadline.remaining / 2
         for seed in range(1, tuning().group_orders):
-            if time.perf_counter() - begin > tuning().search_share * tuning().cell_seconds * best.cost:
+            if time.perf_counter() - begin > min(left, tuning().search_share * tuning().cell_seconds * best.cost):
                 break
-            best = min(best, orders.order(seed), key=lambda order: order.cost)
+            best = min(best, orders.order(seed, best), key=lambda order: order.cost)
         return replace(group, order=best)
 
     def _orders(self, factors: Collection[int]) -> _Orders:
@@ -203,7 +205,7 @@ def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float
 
 
 class _Orders:
-    """Greedy orders of the variables of some scopes."""
+    """Orders of the variables of some scopes."""
 
     def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
         own = sorted({v for scope in scopes for v in scope})
@@ -212,15 +214,20 @@ class _Orders:
         numbered = [[number[v] for v in scope] for scope in scopes]
         self._graph = ScopeGraph("a case", numbered, sizes[self._variables].tolist())
 
-    def order(self, seed: int) -> Order:
-        """The order of a seed: min-fill for every third seed, else weighted min-fill; with noise from seed 2 on."""
-        criterion = greedy.MIN_FILL if seed % 3 == 1 else greedy.WEIGHTED_MIN_FILL
-        factors = None
-        if seed > 1:
-            factors = np.exp(tuning().group_order_noise * np.random.default_rng(seed).normal(size=len(self._variables)))
-        order, _ = self._graph.greedy_order(criterion, seed, factors=factors)
-        separators = self._graph.separators(order)
-        cells = self._graph.joined_cells(order, separators)
+    def order(self, seed: int, best: Order | None = None) -> Order:
+        """The order of a seed: greedy without a best one, else another heuristic's, or mostly windows of the best."""
+        graph = self._graph
+        if best is None or seed == 1:
+            order, _ = graph.greedy_order(greedy.WEIGHTED_MIN_FILL if best is None else greedy.MIN_FILL, seed)
+        elif seed == 2:
+            order = graph.linear_order(seed)
+        elif seed % 4 == 3:
+            order = graph.dissected_order(seed)
+        else:
+            given = np.searchsorted(self._variables, best.order)
+            order = graph.improved_order(given, graph.joined_cells(given, graph.separators(given)), seed)
+        separators = graph.separators(order)
+        cells = graph.joined_cells(order, separators)
         cost = float(cells.sum()) + tuning().clique_cells * len(order)
         largest = float(cells.max(initial=0.0))
         scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()

@@ -377,10 +377,8 @@ class Tuning:
     group_seconds: float = 3e-3
     """Approximate time of an order of a group, and to find a group for each target that is barren otherwise, in
     seconds."""
-    group_orders: int = 200
+    group_orders: int = 400
     """Maximum orders tried for a tree."""
-    group_order_noise: float = 0.15
-    """Standard deviation of the noise on the log scores of orders after the first ones."""
 
     # Agents
     tree_roots: int = 16
