@@ -161,15 +161,15 @@ class Portfolio:
             made.append(SolverShare(name, round(one.seconds, 6), one.steps, one.raised, one.found, closed))
         return tuple(made)
 
-    def run(self, is_done: Callable[[], bool], most: float = math.inf, more: float = 0.0) -> None:
+    def run(self, is_done: Callable[[], bool], most: float = math.inf) -> None:
         """Run until all solvers have ended, or have used their time.
 
         is_done : whether to stop earlier.
-        most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon.
+        most : time limit of each solver, in seconds.
         Raises TimeLimitError: the deadline came.
         """
         while not is_done():
-            member = self.next(most, more)
+            member = self.next(most)
             if member is None:
                 return
             value = self._known.value
@@ -178,9 +178,9 @@ class Portfolio:
             if value != self._known.value:
                 member.found_at = member.solver.seconds
 
-    def next(self, most: float = math.inf, more: float = 0.0) -> Member | None:
+    def next(self, most: float = math.inf) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
-        left = [member for member in self._open() if self._has_time(member, most, more)]
+        left = [member for member in self._open() if self._has_time(member, most)]
         near = [member for member in left if self._is_near(member)]
         return min(near or left, key=self._virtual, default=None)
 
@@ -192,12 +192,11 @@ class Portfolio:
             if not is_early and member.solver.is_available and member.solver.cost < math.inf:
                 yield member
 
-    def _has_time(self, member: Member, most: float, more: float) -> bool:
+    def _has_time(self, member: Member, most: float) -> bool:
         solver = member.solver
         if member.terms.after >= most:
             return False
-        is_within = solver.seconds + solver.cost < most + (more if self._is_soon(member) else 0.0)
-        return is_within or self._is_near(member)
+        return solver.seconds + solver.cost < most or self._is_near(member)
 
     def _virtual(self, member: Member) -> float:
         """Virtual time of a solver after its next step."""

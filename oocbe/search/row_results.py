@@ -24,9 +24,6 @@ from oocbe.search.subsolver import Statistics
 EASY_SECONDS = 0.8
 """Time limit of a first attempt, in seconds, if elimination without bounds is fast."""
 
-PAYS_SECONDS = 8.0
-"""Additional time of a search in a first attempt, in seconds, while it is expected to end soon."""
-
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination finishes before a first attempt: 0.1 to 0.2 s."""
 
@@ -94,13 +91,11 @@ def result_by_rows(
     choice : the order of elimination. known : bounds in min-sum, updated.
     order_seconds : time of the order search.
     """
-    # Predictions ignore rows added by linear constraints: a promising search continues.
-    is_foreseen = not any(is_wide(c, problem.sizes) for c in problem.linear_constraints)
-    if is_foreseen and sum(choice.predicted_rows) <= FEW_ROWS:
+    if sum(choice.predicted_rows) <= FEW_ROWS:
         return None
     rows.load()
     with suppress(TimeLimitError):
-        rows.first(EASY_SECONDS, 0.0 if is_foreseen else PAYS_SECONDS)
+        rows.first(EASY_SECONDS)
     return _closed_result(problem, rows, options, known, order_seconds)
 
 

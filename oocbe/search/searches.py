@@ -100,19 +100,19 @@ class Searches:
         """
         if self._is_open and self.form.goes_first:
             self.lay_out()
-            self._run(HEAD_START, 0.0)
+            self._run(HEAD_START)
 
-    def first(self, seconds: float, more: float = 0.0) -> None:
-        """Run each search for ``seconds`` before all other solvers, and ``more`` if it is then expected to end soon.
+    def first(self, seconds: float) -> None:
+        """Run each search for ``seconds`` before all other solvers.
 
         Raises TimeLimitError: the deadline came.
         """
         if self._is_open and not self.waits_for_bounds:
             self.lay_out()
-            self._run(seconds, more)
+            self._run(seconds)
 
-    def _run(self, most: float, more: float) -> None:
-        self.portfolio.run(lambda: self._known.is_near_enough, most, more)
+    def _run(self, most: float) -> None:
+        self.portfolio.run(lambda: self._known.is_near_enough, most)
 
     def lay_out(self) -> None:
         """Add the searches that apply to the problem to the portfolio."""
@@ -238,13 +238,12 @@ class RowProblem:
     def graph(self) -> ValueGraph | None:
         """The problem as a graph of values; None if it has no such form."""
         from oocbe.bounds.row_tables import ScopeTables
-        from oocbe.elimination.preparation.packing import is_packing, with_exclusions
+        from oocbe.elimination.preparation.packing import is_packing
         from oocbe.search.stable_set_search import graph_of
 
         problem = self.problem
         if problem.linear_constraints and is_packing(problem):
-            excluding = with_exclusions(problem)
-            return graph_of(excluding, lambda: ScopeTables.of(excluding))
+            return graph_of(self._excluding, lambda: ScopeTables.of(self._excluding))
         return graph_of(problem, lambda: self._tables if self._given is None else self._given.tables)
 
     @property
@@ -272,7 +271,17 @@ class RowProblem:
         """Whether linear programming bounds serve better than a search."""
         from oocbe.elimination.preparation.packing import is_packing
 
-        return self.is_supply or (is_packing(self.problem) and not _is_dense(self.problem))
+        if self.is_supply or not is_packing(self.problem) or _is_dense(self.problem):
+            return self.is_supply
+        # Knapsacks alone have no conflicts, whose cliques would improve their linear program.
+        return any(len(c.scope) >= 2 for c in self._excluding.constraints) or not self.problem.linear_constraints
+
+    @cached_property
+    def _excluding(self) -> Problem:
+        """The problem with the exclusions of its linear constraints."""
+        from oocbe.elimination.preparation.packing import with_exclusions
+
+        return with_exclusions(self.problem)
 
     @cached_property
     def is_supply(self) -> bool:

@@ -359,6 +359,8 @@ def source_of(
         raise ModelError(f"{data.what}: keys: there is a column {taken[0]!r} already; give the key another name")
     return ColumnSource(data, columns, drop_nulls, own)
 
+
+def opened(source: Any) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, ``.csv.gz``, ``.tsv``), the :class:`Query` of a lazy frame or
     relation. UsageError: no such file; FormatError: a damaged one.
     """

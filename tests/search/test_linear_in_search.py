@@ -13,6 +13,7 @@ import oocbe
 from oocbe.bounds import row_tables
 from oocbe.bounds.row_reduction import Reduction, reduced
 from oocbe.bounds.row_tables import ScopeTables
+from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds
 from oocbe.elimination.preparation.packing import is_packing
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -267,6 +268,24 @@ def test_problems_with_wide_linear_constraints_are_searched_depth_first_and_not_
     assert known.value == optimum(problem)
     result = oocbe.solve(problem)
     assert (result.status, result.value) == ("optimal", known.value)
+
+
+def test_several_knapsacks_are_searched_and_not_eliminated():
+    """Elimination would carry the four amounts in its rows: nobody foresees how many these are."""
+    random = np.random.default_rng(1)
+    weights, gains = random.integers(10, 60, (4, 22)), random.integers(20, 60, 22).tolist()
+    functions = tuple(Function.from_array((v,), [gain, 0]) for v, gain in enumerate(gains))
+    rows = [
+        LinearConstraint(tuple(range(22)), tuple(np.array([0, w]) for w in own), int(own.sum() * 0.4))
+        for own in weights
+    ]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(22)), functions, linear_constraints=tuple(rows))
+    result = oocbe.solve(problem, backend="cpu")
+    expected = oocbe.solve(problem, bounds="none", backend="cpu")
+    assert (result.status, result.value) == ("optimal", expected.value)
+    assert [share.name for share in result.solvers] == ["depth"]
+    few = easy_orders(problem, SolveOptions())[0]
+    assert not needs_no_bounds(problem, problem.semiring, few, SolveOptions())
 
 
 def test_values_that_take_nothing_are_free_in_packing():

@@ -23,7 +23,6 @@ from oocbe.api.solving.integer_scaling import (
 )
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import narrow_result
 from oocbe.elimination.observer import Observer
@@ -271,8 +270,7 @@ class _Solving:
         from oocbe.search.elimination_attempts import EliminationAttempts  # not for an easy solve
 
         known = self._knowledge_of(found)
-        # Row predictions ignore consumptions carried in rows.
-        is_possible = options.bounds == "auto" and not carried_in_rows(problem)
+        is_possible = options.bounds == "auto"
         fixed = (self.semiring, options, known, self._attempt, self._graph, is_possible)
         others = EliminationAttempts(lambda: problem, *fixed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
