@@ -14,11 +14,13 @@ at most as many cells as its variables have assignments.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from oocbe.bounds import row_tables
 from oocbe.bounds.row_reduction import Reduction, eliminated
 from oocbe.bounds.row_tables import LISTED_SHARE, ScopeTables
 from oocbe.elimination.buckets.resources import message_memory
@@ -32,7 +34,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline
-from oocbe.search.row_results import FEW_ROWS, is_wide
+from oocbe.search.row_results import FEW_ROWS
 from oocbe.search.searches import RowProblem
 
 MANY_VARIABLES = 256
@@ -100,7 +102,10 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
 
     Raises TimeLimitError: the deadline of the enclosing block came.
     """
-    if len(problem.variables) >= MANY_VARIABLES or any(is_wide(c, problem.sizes) for c in problem.linear_constraints):
+    if len(problem.variables) >= MANY_VARIABLES:
+        return False
+    bound = [c for c in problem.linear_constraints if c.can_bind]
+    if any(math.prod(problem.sizes[v] for v in c.scope) > row_tables.LARGEST_LINEAR for c in bound):
         return False
     made = PrimalGraph(problem) if graph is None else graph()
     order = HEURISTICS["min-fill"](made, 0, FEW_ROWS * max(problem.sizes, default=1))

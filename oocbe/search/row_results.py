@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.outcome import attempts_note, blank_result, linear_note, usage_note
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.errors import RequestedEndError, TimeLimitError
-from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
@@ -33,13 +31,6 @@ longer."""
 
 SAMPLE_SECONDS = 0.3
 """Time limit, in seconds, of the sample search from which a plan forecasts the searches."""
-
-
-def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
-    """Whether a linear constraint is too large to be written as a table."""
-    from oocbe.bounds.row_tables import LARGEST_LINEAR
-
-    return constraint.can_bind and math.prod(sizes[v] for v in constraint.scope) > LARGEST_LINEAR
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:

@@ -94,25 +94,16 @@ class Searches:
             depth_search.load_loops()
 
     def open(self) -> None:
-        """Run depth-first search briefly, longer while it is expected to end soon, at most until the requested gap.
-
-        Raises TimeLimitError: the deadline came.
-        """
+        """Run depth-first search briefly, at most until the requested gap. Raises TimeLimitError at the deadline."""
         if self._is_open and self.form.goes_first:
             self.lay_out()
-            self._run(HEAD_START)
+            self.portfolio.run(lambda: self._known.is_near_enough, HEAD_START)
 
     def first(self, seconds: float) -> None:
-        """Run each search for ``seconds`` before all other solvers.
-
-        Raises TimeLimitError: the deadline came.
-        """
+        """Run each search for ``seconds`` before all other solvers. Raises TimeLimitError at the deadline."""
         if self._is_open and not self.waits_for_bounds:
             self.lay_out()
-            self._run(seconds)
-
-    def _run(self, most: float) -> None:
-        self.portfolio.run(lambda: self._known.is_near_enough, most)
+            self.portfolio.run(lambda: self._known.is_near_enough, seconds)
 
     def lay_out(self) -> None:
         """Add the searches that apply to the problem to the portfolio."""

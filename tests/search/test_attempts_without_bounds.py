@@ -93,6 +93,24 @@ def test_the_optimum_is_the_same(structure, gives_up):
     check(problem, result.value, result.assignment, expected)
 
 
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_elimination_below_a_threshold_waits_where_others_have_a_better_bound(impatient, monkeypatch, is_ahead):
+    """Rosters took 2 to 9 s in it at once, while the searches' own root bound was the better one."""
+    problem = hard()
+    expected = oocbe.solve(problem, bounds="none", order_seconds=0).value
+    own, costs = bounded.BoundedSolve._step, []
+
+    def step(search, seconds, deadline):
+        if is_ahead:
+            search._known.raise_lower(expected - 1, "given")
+        own(search, seconds, deadline)
+        costs.append(search.cost)
+
+    monkeypatch.setattr(bounded.BoundedSolve, "_step", step)
+    assert oocbe.solve(problem, **SETTINGS).value == expected
+    assert max(costs) == (bounded.ROUND_SECONDS if is_ahead else 0.0)
+
+
 def attempts_at(problem, eliminate=None, **options):
     known = SharedBounds(problem, oocbe.SolveOptions().gap, lambda *_: None)
     return EliminationAttempts(lambda: problem, MIN_SUM, oocbe.SolveOptions(**options), known, eliminate)
