@@ -46,6 +46,9 @@ MOST_TRIED = 8
 DEEPEST = 200
 """Decisions of a node at most."""
 
+LEFT_OUT = (6, 9)
+"""Changes of shares up to ``limit >> n`` are left out, with the first n for which the bound suffices."""
+
 
 class Node(NamedTuple):
     """A node of the search: int64 arrays in units of ``1 / SCALE``.
@@ -65,9 +68,9 @@ class Node(NamedTuple):
 class Tree(NamedTuple):
     """A node and its children.
 
-    steps : ascents, each with the values that are removed after it. parts : a part of the values that are left of a
-    variable, and the others, by number among all values; none at a leaf. children : without the second part, and
-    without the first.
+    steps : bounds, each with the values that are removed by it; at a leaf, the last one exceeds the limit. parts : a
+    part of the values that are left of a variable, and the others, by number among all values; none at a leaf.
+    children : without the second part, and without the first.
     """
 
     steps: list[tuple[Node, list[int]]]
@@ -110,37 +113,32 @@ class BoundSearch:
         """The root, and its tree; None where the search reached a limit."""
         node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred)
         root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
-        return root, self._below(root, self._barred, 0)
+        return root, self._below(root, node, self._barred, 0)
 
-    def _below(self, before: Node, removed: NDArray[np.uint8], depth: int) -> Tree | None:
-        steps, made = list[tuple[Node, list[int]]](), self._steps(before, removed, PASSES)
-        for node, values in made:
-            steps.append((self._settled(node, removed, before), values))
-            before, removed = steps[-1][0], self._without(removed, values)
-            self._numbers += len(node.shares)
-        if before.bound > self._limit:
+    def _below(self, start: Node, before: Node, removed: NDArray[np.uint8], depth: int) -> Tree | None:
+        """The tree below a node; before : the latest one among the steps."""
+        node, steps, values = start, list[tuple[Node, list[int]]](), [-1]
+        while values:
+            check_deadline()
+            node = self._ascend(node, removed, PASSES)
+            dear = (node.bound <= self._limit) & (removed == 0) & (node.bound + node.reduced > self._limit)
+            values = np.flatnonzero(dear).tolist()
+            if values or node.bound > self._limit:
+                before = self._sparse(node, removed, before, values)
+                steps.append((before, values))
+                removed, self._numbers = removed | dear, self._numbers + len(node.shares)
+        if node.bound > self._limit:
             return Tree(steps)
         if self._numbers > MOST_NUMBERS or depth >= DEEPEST or working_time() > self._end:
             return None
-        parts, children = self._chosen(before, removed), list[Tree]()
+        parts, children = self._chosen(node, removed), list[Tree]()
         for part in parts[::-1]:
-            found = self._below(before, self._without(removed, part), depth + 1)
+            found = self._below(node, before, self._without(removed, part), depth + 1)
             if found is None:
                 return None
             self._weight[np.searchsorted(self._first, part[0], side="right") - 1] += not found.parts
             children.append(found)
         return Tree(steps, parts, tuple(children)) if parts else None
-
-    def _steps(self, node: Node, removed: NDArray[np.uint8], passes: int) -> list[tuple[Node, list[int]]]:
-        """Ascents from a node, and the values removed after each, until there are none."""
-        made = list[tuple[Node, list[int]]]()
-        while not made or made[-1][1]:
-            check_deadline()
-            node = self._ascend(node, removed, passes)
-            dear = (node.bound <= self._limit) & (removed == 0) & (node.bound + node.reduced > self._limit)
-            made.append((node, np.flatnonzero(dear).tolist()))
-            removed = removed | dear
-        return made
 
     def _without(self, removed: NDArray[np.uint8], values: list[int]) -> NDArray[np.uint8]:
         made = removed.copy()
@@ -166,8 +164,8 @@ class BoundSearch:
                 break
             parts, estimate = self._parts(node, removed, v), 0.0
             for part in parts:
-                last = self._steps(node, self._without(removed, part), 1)[-1][0]
-                gap = (self._limit + 1 - last.bound) / missing
+                check_deadline()
+                gap = (self._limit + 1 - self._ascend(node, self._without(removed, part), 1).bound) / missing
                 estimate += math.expm1(5 * max(0.0, min(1.0, gap)))
             if estimate < least:
                 best, least = parts, estimate
@@ -200,9 +198,23 @@ class BoundSearch:
         low[low == NEVER] = self._limit + SCALE  # no value is left
         return Node(shares, least, low, totals - np.repeat(low, np.diff(self._first)), int(least.sum() + low.sum()))
 
+    def _sparse(self, node: Node, removed: NDArray[np.uint8], before: Node, values: list[int]) -> Node:
+        """A node that excludes the same values, or reaches the limit, with few changes of the one before."""
+        change = np.abs(node.shares - before.shares)
+        for n in LEFT_OUT:
+            some = np.where(change > self._limit >> n, node.shares, before.shares)
+            found = self._settled(node._replace(shares=some), removed, before)
+            if found.bound + min(found.reduced[values], default=0) > self._limit:
+                return found
+        return self._settled(node, removed, before)
+
     def _settled(self, node: Node, removed: NDArray[np.uint8], before: Node) -> Node:
         """A node whose tuples with removed values cost their function's least at least: these values' shares are those
-        before, or less."""
-        shares = np.where(removed[self._value] == 1, before.shares, node.shares)
-        lower_shares(self._network, self._exact, node.least, removed, np.zeros_like(removed), NEVER, shares)
-        return self._node(shares, removed)
+        before, or less, by one amount for all functions."""
+        is_out = removed[self._value] == 1
+        shares = np.where(is_out, before.shares, node.shares)
+        least = self._node(shares, removed).least
+        lower_shares(self._network, self._exact, least, removed, np.zeros_like(removed), NEVER, shares)
+        lowered = np.zeros_like(self._costs)
+        np.minimum.at(lowered, self._value, np.where(is_out, shares - before.shares, 0))
+        return self._node(np.where(is_out, before.shares + lowered[self._value], shares), removed)

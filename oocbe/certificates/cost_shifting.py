@@ -27,7 +27,7 @@ from oocbe.certificates.opb import Formula, Row
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline
 
-MOST_ROWS = 100_000
+MOST_ROWS = 400_000
 """Rows of the functions that take part, at most; functions beyond it contribute no cost."""
 
 LARGEST_SUM = 2**40
@@ -114,11 +114,9 @@ def shifts_of(
 
 
 class ShiftedCosts:
-    """Writes the proof that a search has found.
+    """Writes the proof that a search has found, with the writer's methods.
 
-    formula : of the problem. derive : writes a line and returns its number. delete : constraints by number.
-    state : introduces the state of a row of a scope. define : introduces a literal that is true where several others
-        are. found : the search. improving : number of the constraint that limits the objective; None: there is none.
+    improving : number of the constraint that limits the objective; None: there is none.
     """
 
     def __init__(
@@ -141,6 +139,12 @@ class ShiftedCosts:
         for scope, part in found.parts.items():
             check_deadline()
             self._add_part(scope, part, state)
+        pairs = [(formula.first[v], formula.problem.sizes[v]) for scope in found.parts for v in scope]
+        self._value = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(x, x + n) for x, n in pairs)])
+        owned = ([self._uses[i] for i in np.flatnonzero(self._value == x)] for x in range(formula.first[-1]))
+        self._wholes = [  # of each value: the sums over all its uses
+            tuple(str(derive(f"pol {added(own)}")) for own in zip(*uses, strict=True)) or ("", "") for uses in owned
+        ]
 
     def close(self) -> int:
         """Write the tree; returns the number of the contradiction."""
@@ -233,11 +237,16 @@ class ShiftedCosts:
         return self._derive(f"rup {''.join(f'1 {x} ' for x in clause)}>= 1 ;")
 
     def _moved(self, node: Node, parent: Node | None) -> list[str]:
-        """What a node adds to the sum of its parent."""
+        """What a node adds to the sum of its parent; equal changes of all uses of a value are one."""
         sides = zip(self._formula.at_least, self._formula.at_most, strict=True)
-        pairs = [*self._uses, *self._ones, *((str(least), str(most)) for least, most in sides)]
+        pairs = [*self._wholes, *self._uses, *self._ones, *((str(least), str(most)) for least, most in sides)]
         after = np.concatenate(node[:3])
         change = after if parent is None else after - np.concatenate(parent[:3])
+        shares, whole = change[: len(self._value)], np.zeros(len(self._wholes), dtype=np.int64)
+        whole[self._value] = shares  # of the last use of each value
+        differs = np.bincount(self._value, shares != whole[self._value], len(whole)) > 0
+        whole[differs] = 0
+        change = np.concatenate([whole, np.where(whole[self._value] == 0, shares, 0), change[len(shares) :]])
         return [f"{pairs[i][int(change[i] < 0)]} {abs(change[i])} *" for i in np.flatnonzero(change).tolist()]
 
     def _add_part(self, scope: Row, part: Part, introduce: Callable[[Row, Row], State]) -> None:

@@ -52,9 +52,8 @@ FIRST_SHARE = 0.25
 class ProofTask:
     """The formula of a problem, made before its solve, and the files that are written.
 
-    problem : as read. options : of the solve. proof, opb : paths of the files; None: not written.
-    Raises UsageError: a proof without its formula, or in its file, or a run whose problem differs; UnsupportedError: no
-    formula (:class:`~oocbe.certificates.opb.Formula`).
+    problem : as read. options : of the solve. proof, opb : paths of the files; None: not written. UsageError : a proof
+        without its formula, or in its file. UnsupportedError : as of :class:`~oocbe.certificates.opb.Formula`.
     """
 
     def __init__(
@@ -76,13 +75,8 @@ class ProofTask:
     def write(self, result: Result, seconds: float | None = None) -> tuple[Result, str]:
         """Write the files; returns the result with a note about its proof, and why it is not proven, or an empty text.
 
-        Parameters
-        ----------
-        result : of the solve. seconds : remaining time limit; None: none.
-
-        Raises
-        ------
-        UsageError, ResourceError : a file cannot be written.
+        result : of the solve. seconds : remaining time limit; None: none. UsageError, ResourceError : a file cannot be
+        written.
         """
         self.write_formula()
         if self._proof is None:
@@ -90,7 +84,9 @@ class ProofTask:
         written: Written | None = None
         with listening() as interruption:
             try:
-                assignment = self._assignment(result)
+                assignment = None if result.assignment is None else tuple(result.assignment)
+                if assignment is not None and self.formula.solution(assignment)[1] > self.formula.most:
+                    assignment = None  # it is not feasible in exact arithmetic
                 end = math.inf if seconds is None else time.perf_counter() + seconds
                 found, steps, is_closed = self._search(assignment, end), None, True
                 if found is None:
@@ -180,14 +176,6 @@ class ProofTask:
             is_closed = maker.rounds(share)
             steps = maker.steps()
         return steps, is_closed
-
-    def _assignment(self, result: Result) -> Row | None:
-        """The assignment, if it is feasible in exact arithmetic."""
-        if result.assignment is None:
-            return None
-        found = tuple(result.assignment)
-        _, objective = self.formula.solution(found)
-        return found if objective <= self.formula.most else None
 
     def _orders(self, most: float, is_closed: bool) -> Iterator[list[int] | None]:
         """Orders of elimination, None for a proof without; the first one where nothing should be left to eliminate."""

@@ -33,7 +33,7 @@ from oocbe.certificates.opb import CostTable, Formula, Row
 from oocbe.model.parts import LinearConstraint
 from oocbe.runtime.deadline import check_deadline
 
-LINE = 4_000
+LINE = 40_000
 """Characters after which a sum continues in a further line."""
 
 DELETED = 200
@@ -83,9 +83,8 @@ class ProofWriter:
         self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
         self._tables: dict[int, list[CostTable]] = defaultdict(list)
         self._forbidden: dict[int, list[tuple[Row, dict[Row, int]]]] = defaultdict(list)
-        self._sums: list[tuple[int, int]] = []  # level and number; levels descend, as in a binary counter
         self._parts: list[str] = []
-        self._length = self._named = self._rows = self._shifted = 0
+        self._length = self._named = self._rows = self._shifted = self._total = 0
         self._contradiction: int | None = None
         self._proven = 0  # by steps of a certificate
 
@@ -96,9 +95,6 @@ class ProofWriter:
 
         The steps of a certificate, below the assignment or the formula's limit, come first, then a search, and the
         elimination where that leaves a gap. A search that was ``found`` before suffices without steps.
-
-        Raises
-        ------
         TooManyRowsError : the buckets have more rows than ``most``.
         """
         formula, upper, improving, most = self._formula, None, self._formula.limit, self._formula.most
@@ -200,10 +196,8 @@ class ProofWriter:
         if self._contradiction is not None:
             return 0, None
         self._flush()
-        number = None
-        if self._sums and lower:
-            number = self._derive("pol " + added(str(n) for _, n in self._sums))
-        elif formula.objective:
+        number = self._total if lower else None
+        if not lower and formula.objective:
             number = self._derive(f"pol {next(iter(formula.objective))}")
         if formula.limit is not None and lower > formula.most:
             self._contradiction = self._derive(f"pol {number} {formula.limit} +") if lower else formula.limit
@@ -283,14 +277,11 @@ class ProofWriter:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._parts:
-            return
-        self._sums.append((0, self._derive("pol " + added(self._parts))))
-        self._parts, self._length = [], 0
-        while len(self._sums) > 1 and self._sums[-1][0] == self._sums[-2][0]:
-            (level, a), (_, b) = self._sums.pop(), self._sums.pop()
-            self._sums.append((level + 1, self._derive(f"pol {a} {b} +")))
-            self._delete([a, b])
+        if self._parts:
+            before, own = self._total, [str(self._total)] if self._total else []
+            self._total = self._derive(f"pol {added([*own, *self._parts])}")
+            self._delete([before])
+            self._parts, self._length = [], 0
 
     def _bucket(self, v: int) -> int:
         """Eliminate a variable; returns what it adds to the lower bound."""
@@ -300,9 +291,8 @@ class ProofWriter:
         earlier = [f for u in rest for f in self._forbidden.get(u, ()) if set(f[0]) <= set(rest)]
         own = [*forbidden, *earlier]
         while len(tables) > 1:
-            a, b = _nearest(tables, self._sizes)
+            a, b, *tables = tables
             target = tuple(sorted({*a.scope, *b.scope}))
-            tables = [t for t in tables if t is not a and t is not b]
             tables.append(_merged(self._extended(a, target, own), self._extended(b, target, own)))
         table = self._extended(tables[0], union, own) if tables else CostTable(union, {}, {}, {})
         place, size = union.index(v), self._sizes[v]
@@ -415,12 +405,6 @@ class _Filter:
             if found is not None:
                 return found
         return None
-
-
-def _nearest(tables: list[CostTable], sizes: tuple[int, ...]) -> tuple[CostTable, CostTable]:
-    """The two tables whose joint scope has the fewest rows."""
-    pairs = itertools.combinations(tables, 2)
-    return min(pairs, key=lambda pair: math.prod(sizes[v] for v in {*pair[0].scope, *pair[1].scope}))
 
 
 def _merged(a: CostTable, b: CostTable) -> CostTable:
