@@ -8,8 +8,6 @@ CPMpy. An objective is a cost function for each variable or small expression of 
 
 from __future__ import annotations
 
-import itertools
-import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,17 +32,16 @@ from cpmpy.transformations.safening import no_partial_functions, safen_objective
 
 from oocbe import __version__
 from oocbe.api.facade import solve
+from oocbe.api.tasks.tables import with_walks
 from oocbe.api.tasks.verbs import count, count_optimal, k_best
-from oocbe.elimination.engine.consumption import carried_in_rows, left_out
 from oocbe.errors import LimitError, UnsupportedError
-from oocbe.formats.global_costs import Decomposed
 from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
 from oocbe.formats.xcsp_reading import has_a_row
 from oocbe.formats.xcsp_relations import Relations
 from oocbe.formats.xcsp_tables import STAR, as_indices
 from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, Variables
 from oocbe.model.compact_problem import ShortTable
-from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.parts import Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.results.task_result import TaskResult
@@ -447,36 +444,7 @@ def _of_tables(ask: Callable[[Problem], TaskResult], problem: Problem) -> TaskRe
     try:
         return ask(problem)
     except UnsupportedError:
-        return ask(_with_walks(problem))
-
-
-def _with_walks(problem: Problem) -> Problem:
-    """The problem with variables for partial sums, after its own, in place of wide linear constraints."""
-    large = [*left_out(problem), *(problem.linear_constraints[number] for number in carried_in_rows(problem))]
-    walks = Decomposed(list(problem.sizes))
-    for own in large:
-        walks.walk(own.name, own.scope, 0, _step_of(own), lambda _: 0)
-    states = zip(walks.names, walks.sizes[len(problem.sizes) :], strict=True)
-    tables = [Constraint(t.scope, t.tuples, t.default == math.inf) for t in walks.tables]
-    return replace(
-        problem,
-        variables=(*problem.variables, *(Variable(f"expression.{name}", size) for name, size in states)),
-        constraints=(*problem.constraints, *tables),
-        linear_constraints=tuple(own for own in problem.linear_constraints if own not in large),
-    )
-
-
-def _step_of(own: LinearConstraint) -> Callable[[int, int, int], tuple[int, int | float]]:
-    """The step from a partial sum to the next one, or to the greatest one of those from which nothing is too much."""
-    least, most = ([0, *itertools.accumulate(reversed(ends))][::-1] for ends in own.ends)
-
-    def step(place: int, total: int, value: int) -> tuple[int, int | float]:
-        total += int(own.coefficients[place][value])
-        if total + least[place + 1] > own.capacity:
-            return 0, math.inf
-        return max(total, own.capacity - most[place + 1]), 0
-
-    return step
+        return ask(with_walks(problem))
 
 
 def _solutions(

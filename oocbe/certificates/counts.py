@@ -24,7 +24,7 @@ from oocbe.errors import InternalError, TimeLimitError, UnsupportedError, amount
 from oocbe.formats.files import text_written
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.semiring import MIN_SUM
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline
 
@@ -50,8 +50,14 @@ class CountProof(ProofTask):
             raise UnsupportedError(
                 f"--proof, --opb: the {task} of {problem.name}, with its weights and options, is no number of solutions"
             )
-        hard = hard_part(problem if options.semiring is None else problem.in_semiring(options.semiring))
-        super().__init__(replace(hard, semiring=MIN_SUM), replace(options, semiring=None, ub=None), proof, opb)
+        hard = problem if options.semiring is None else problem.in_semiring(options.semiring)
+        try:
+            hard = replace(hard_part(hard), semiring=MIN_SUM)
+        except UnsupportedError:
+            if hard.semiring not in (MIN_SUM, MAX_SUM):
+                raise
+            # Sums reach the bound: it is a constraint of the formula, unless the count is refused.
+        super().__init__(hard, replace(options, semiring=None, ub=None), proof, opb)
         shown = (v for v, own in enumerate(problem.variables) if question is None or question.shows(own))
         self.formula.shown = tuple(shown)
 
@@ -143,7 +149,23 @@ class CountWriter(ProofWriter):
                 if linear.least + sum(more.values()) > linear.capacity:
                     own = {u: values[u] for u, excess in more.items() if excess}
                     return self._keep((self._exclusion(linear, number, own), tuple(own)))
-        return None
+        return self._above_limit(last)
+
+    def _above_limit(self, last: float) -> Clause | None:
+        """The clause of values whose costs exceed the upper bound; last : place of the latest variable."""
+        formula, rest, text, cost, scope = self._formula, dict(self._formula.objective), list[str](), 0, set[int]()
+        for table in formula.tables if formula.limit is not None else ():
+            row = tuple([self._values[v] for v in table.scope])
+            if row in table.costs and all(self._place[v] >= last for v in table.scope):
+                own, clause, name = table.costs[row], table.clauses[row], table.names[row]
+                text += [] if clause is None else [f"{clause} {own} * +"]
+                rest[name] -= own
+                cost, scope = cost + own, scope.union(table.scope)
+        if cost <= formula.most:
+            return None
+        text += [f"{name} {own} * +" for name, own in rest.items() if own]
+        number = self._derive(f"pol {formula.limit} {' '.join(text)} {cost - int(formula.most)} d s")
+        return self._keep((number, tuple(sorted(scope))))
 
     def _keep(self, clause: Clause) -> Clause:
         number, scope = clause

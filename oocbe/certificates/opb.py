@@ -58,9 +58,6 @@ class Formula:
     scale, sign, offset : the objective is ``sign * scale * cost - offset``.
     constraints : number of constraints, equations counted twice.
     shown : variables whose values distinguish the solutions of a count; None: it is none.
-
-    Raises
-    ------
     UnsupportedError : no sums that are optimised, too many decimals, or too many rows.
     """
 
@@ -114,7 +111,7 @@ class Formula:
         if self.shown is not None:
             names = (self.literal(v, a) for v in self.shown for a in range(self.problem.sizes[v]))
             yield f"preserved: {' '.join(names)} ;\n"
-        if self.objective:
+        if self.objective and self.shown is None:
             yield "min: " + " ".join(f"+{c} {name}" for name, c in self.objective.items()) + " ;\n"
         yield from (f"{line} ;\n" for line in self._lines)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -21,6 +23,8 @@ from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.race import Race
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, UnsupportedError
+from oocbe.formats.global_costs import Decomposed
+from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
@@ -125,3 +129,32 @@ def compute_tables(
         seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
         failed.pop_all()
     return Tables(winner.prepared, winner.outcome, winner.store, winner.choice, engine, seconds, deadline)
+
+
+def with_walks(problem: Problem) -> Problem:
+    """The problem with variables for partial sums, after its own, in place of wide linear constraints."""
+    large = [*left_out(problem), *(problem.linear_constraints[number] for number in carried_in_rows(problem))]
+    walks = Decomposed(list(problem.sizes))
+    for own in large:
+        walks.walk(own.name, own.scope, 0, _step_of(own), lambda _: 0)
+    states = zip(walks.names, walks.sizes[len(problem.sizes) :], strict=True)
+    tables = [Constraint(t.scope, t.tuples, t.default == math.inf) for t in walks.tables]
+    return replace(
+        problem,
+        variables=(*problem.variables, *(Variable(f"expression.{name}", size) for name, size in states)),
+        constraints=(*problem.constraints, *tables),
+        linear_constraints=tuple(own for own in problem.linear_constraints if own not in large),
+    )
+
+
+def _step_of(own: LinearConstraint) -> Callable[[int, int, int], tuple[int, int | float]]:
+    """The step from a partial sum to the next one, or to the greatest one of those from which nothing is too much."""
+    least, most = ([0, *itertools.accumulate(reversed(ends))][::-1] for ends in own.ends)
+
+    def step(place: int, total: int, value: int) -> tuple[int, int | float]:
+        total += int(own.coefficients[place][value])
+        if total + least[place + 1] > own.capacity:
+            return 0, math.inf
+        return max(total, own.capacity - most[place + 1]), 0
+
+    return step

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from oocbe.api.tasks.clause_count import count_clauses
 from oocbe.api.tasks.count import CountForward, CountMaker, count
 from oocbe.api.tasks.result import finished
-from oocbe.api.tasks.tables import compute_tables
+from oocbe.api.tasks.tables import compute_tables, with_walks
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
@@ -223,7 +223,7 @@ class _FloatForward(Forward):
 def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The weighted and projected number of feasible assignments of a stack's original; the result is of its problem.
 
-    Raises UnsupportedError: a hidden variable in a linear constraint that rows carry; else as for
+    Raises UnsupportedError: a hidden variable in a linear constraint with too many partial sums; else as for
     :func:`oocbe.api.tasks.count.count`; UsageError: an order file without the hidden variables first.
     """
     problem, question = stack.problem, question_of(stack.original)
@@ -260,13 +260,18 @@ def tables_of_count(
 ) -> tuple[Problem, Callable[[Problem, SolveOptions], list[OrderChoice]] | None]:
     """The problem whose tables give the count, and what finds its orders, the best first; None: all are permitted.
 
-    UnsupportedError : a hidden variable in a linear constraint that rows carry.
+    UnsupportedError : a hidden variable in a linear constraint with too many partial sums.
     """
-    _refuse_carried(problem, weights.hidden)
+    hidden = weights.hidden
+    if any(not hidden.isdisjoint(problem.linear_constraints[number].scope) for number in carried_in_rows(problem)):
+        # Rows of different consumption would count the same assignment of the shown variables more than once.
+        own = len(problem.sizes)
+        problem = with_walks(problem)
+        hidden |= {*range(own, len(problem.sizes))}
     counted = hard_part(problem)
     functions = (*counted.functions, *(weights.functions() if options.float_counts else ()))
     counted = replace(counted, functions=functions, semiring=counted.semiring if options.float_counts else COUNTING)
-    return counted, partial(_orders, weights.hidden) if weights.hidden else None
+    return counted, partial(_orders, hidden) if hidden else None
 
 
 def _as_float(exact: Fraction, more: dict[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -279,18 +284,6 @@ def _as_float(exact: Fraction, more: dict[str, Any]) -> tuple[float, dict[str, A
     if exact and (value == 0 or math.isinf(value)):
         more = {**more, "notes": (*more["notes"], outside_of_floats(logarithm * math.log(10)))}
     return value, {**more, "log10": logarithm}
-
-
-def _refuse_carried(problem: Problem, hidden: frozenset[int]) -> None:
-    """Refuse linear constraints over hidden variables whose consumption is part of the rows' keys: rows of different
-    consumption would count the same assignment more than once."""
-    for number in carried_in_rows(problem) if hidden else ():
-        c = problem.linear_constraints[number]
-        if not hidden.isdisjoint(c.scope):
-            raise UnsupportedError(
-                f"{problem.name}: {c.name} over {len(c.scope)} variables can bind, and the count is projected; "
-                "constraints over that many variables are not supported if some of them are not shown"
-            )
 
 
 def _orders(hidden: frozenset[int], problem: Problem, options: SolveOptions) -> list[OrderChoice]:
