@@ -116,7 +116,8 @@ class DeviceSweep:
         device = _device_tree(self._tree)
         plan = device.plan(self._tree.shape.program(self._columns.tolist(), self._targets))
         self._asked = device.targets(plan, *_target_rows(self._tree, self._targets))
-        self._weights = [_uploaded(entered.weights) for entered, _ in self._inputs]
+        upload = backend_named("cuda").upload
+        self._weights = [upload(np.ascontiguousarray(entered.weights)) for entered, _ in self._inputs]
         most = self._most_cases(device, plan)
         while True:
             try:
@@ -184,10 +185,6 @@ def _device_tree(tree: CompiledTree) -> DeviceTree:
         known = DeviceTree(tree.arrays, parents, tree.message_rows, tree.logarithm, everything)
         _TREES[tree] = known
     return known
-
-
-def _uploaded(weights: NDArray[np.float64]) -> object:
-    return backend_named("cuda").upload(np.ascontiguousarray(weights))
 
 
 def _target_rows(tree: CompiledTree, targets: Sequence[int]) -> tuple[list[list[NDArray[np.int64]]], list[int]]:

@@ -68,10 +68,6 @@ class _NoRoomError(Exception):
     """The next frontier must be computed in two halves, for lack of memory."""
 
 
-def _found_no_room(error: Exception) -> bool:
-    return isinstance(error, _NoRoomError)
-
-
 @dataclass(frozen=True)
 class _Frontier:
     """Items: uint64 (words, items) key prefixes; uint32 (tables, items) first and one past the last row.
@@ -228,7 +224,7 @@ class DeviceProgram:
         :meth:`join`."""
         parts: list[tuple[Any, Any]] = []
         made = 0
-        worklist = Worklist(whole, _Descent.halves, _found_no_room)
+        worklist = Worklist(whole, _Descent.halves, lambda error: isinstance(error, _NoRoomError))
         for descent in worklist:
             with worklist:
                 leaves = self._descend(descent, row_limit)

@@ -106,10 +106,6 @@ def _listed(keys: Any, heads: Marked, plan: tuple[NDArray[np.void], int], unsort
     out = cupy().empty((2, heads.rows), dtype=np.uint64)
     marks = heads.bits, heads.before
     blocks = -(-heads.rows // THREADS)
-    launch(_other_kernel("read_eliminated"), blocks, THREADS, keys, heads.rows, *marks, *plan, out, unsorted)
+    function = kernel("runs", "read_eliminated", SET_BITS=32, DENSE=0, PAYLOAD=C_TYPES[np.dtype(np.uint32)])
+    launch(function, blocks, THREADS, keys, heads.rows, *marks, *plan, out, unsorted)
     return out
-
-
-def _other_kernel(function: str) -> Any:
-    """A kernel that is independent of the definitions."""
-    return kernel("runs", function, SET_BITS=32, DENSE=0, PAYLOAD=C_TYPES[np.dtype(np.uint32)])

@@ -89,11 +89,6 @@ def held_by(holder: Holder) -> None:
     _holders.found.add(holder)
 
 
-def _ask_holders() -> bool:
-    """Free the arrays of this thread's holders; returns whether there were any."""
-    return sum(holder.free_device_memory() for holder in list(_holders.found)) > 0
-
-
 class Retries:
     """Attempts at work that allocates all its device memory before it writes to any argument::
 
@@ -131,7 +126,7 @@ class Retries:
         self._failed += 1
         if self._failed == 1:
             return
-        if self._failed == 2 and _ask_holders():
+        if self._failed == 2 and sum(holder.free_device_memory() for holder in list(_holders.found)):
             free_blocks()
             return
         raise ResourceError(
