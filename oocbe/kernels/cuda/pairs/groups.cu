@@ -128,8 +128,9 @@ extern "C" __global__ void find_bounds(const u64 *keys1, i64 rows1, const i64 *s
     if (tile == tiles) bounds[tile] = groups2;
 }
 
-// bits u32 (ceil(groups1 / 32),) or null: groups of table 1 that occur in table 2. Of each group, i64 (groups1,) each,
-// the number of rows, and first row and number of rows in table 2, 0 where it does not occur there.
+// With bits u32 (ceil(groups1 / 32),): groups of table 1 that occur in table 2, and where, first2 i64 (groups1,). With
+// null: of each group, i64 (groups1,) each, the number of rows, and first row and number of rows in table 2, 0 where it
+// does not occur there.
 extern "C" __global__ void __launch_bounds__(THREADS)
 mark_matches(const u64 *keys1, i64 rows1, const i64 *starts1, i64 groups1, const u64 *keys2, i64 rows2,
              const i64 *starts2, i64 groups2, Masks masks, i64 words, const i64 *bounds, u32 *bits, i64 *count1,
@@ -140,23 +141,30 @@ mark_matches(const u64 *keys1, i64 rows1, const i64 *starts1, i64 groups1, const
         i64 row = starts1[group], low = bounds[blockIdx.x], high = bounds[blockIdx.x + 1];
         i64 at = first_not_below(keys1, rows1, row, keys2, rows2, starts2, low, high, masks, words);
         matches = at < groups2 && compare(keys1, rows1, row, keys2, rows2, starts2[at], masks, words) == 0;
-        count1[group] = starts1[group + 1] - row;
-        first2[group] = matches ? starts2[at] : 0;
-        count2[group] = matches ? starts2[at + 1] - starts2[at] : 0;
+        if (bits) {
+            first2[group] = at;
+        } else {
+            count1[group] = starts1[group + 1] - row;
+            first2[group] = matches ? starts2[at] : 0;
+            count2[group] = matches ? starts2[at + 1] - starts2[at] : 0;
+        }
     }
     if (!bits) return;
     u32 word = __ballot_sync(ALL_LANES, matches);
     if (lane_number() == 0 && group < groups1) bits[group >> 5] = word;
 }
 
-// First row and number of rows of each matched group in both tables, i64 (matches,) each, of those of all groups.
+// First row and number of rows of each matched group in both tables, i64 (matches,) each. partners i64 (groups1,): the
+// group of table 2 of each one.
 extern "C" __global__ void __launch_bounds__(THREADS)
-write_matches(const u32 *bits, const i64 *before, i64 words, const i64 *starts1, const i64 *counts1, const i64 *starts2,
-              const i64 *counts2, i64 *first1, i64 *count1, i64 *first2, i64 *count2) {
+write_matches(const u32 *bits, const i64 *before, i64 words, const i64 *starts1, const i64 *starts2,
+              const i64 *partners, i64 *first1, i64 *count1, i64 *first2, i64 *count2) {
     for_marked(bits, before, words, [=](i64 group, i64 place) {
-        first1[place] = starts1[group];
-        count1[place] = counts1[group];
-        first2[place] = starts2[group];
-        count2[place] = counts2[group];
+        i64 partner = partners[group], row1 = starts1[group], row2 = starts2[partner];
+        i64 stop1 = starts1[group + 1], stop2 = starts2[partner + 1];
+        first1[place] = row1;
+        count1[place] = stop1 - row1;
+        first2[place] = row2;
+        count2[place] = stop2 - row2;
     });
 }

@@ -59,13 +59,12 @@ def common_groups(keys1: Any, keys2: Any, masks: NDArray[np.uint64], piece_rows:
 def match_groups(keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64]) -> MatchedGroups:
     """Groups with equal masked keys, given their starts in each table as of :func:`group_starts`."""
     bits = empty_bits(len(starts1) - 1)
-    found = find_partners(keys1, starts1, keys2, starts2, masks, bits)
+    (partners,) = find_partners(keys1, starts1, keys2, starts2, masks, bits)
     matches = counted(bits, len(starts1) - 1)
     places = [cupy().empty(matches.count, dtype=np.int64) for _ in range(4)]
+    marks = bits, matches.before, len(bits)
     blocks = -(-len(bits) // WORDS_A_BLOCK)
-    launch(
-        kernel("groups", "write_matches"), blocks, THREADS, bits, matches.before, len(bits), starts1, *found, *places
-    )
+    launch(kernel("groups", "write_matches"), blocks, THREADS, *marks, starts1, starts2, partners, *places)
     return MatchedGroups(*places)
 
 
@@ -75,7 +74,7 @@ def find_partners(
     """Of each group of table 1: its number of rows, first row and number of rows of the group of table 2 with an equal
     masked key, (groups,) int64 each; arguments as for :func:`match_groups`. A group without a partner has 0 rows there.
 
-    bits : the groups with a partner are marked there; None: nowhere.
+    bits : the groups with a partner are marked there, and only the group of table 2 is returned.
     """
     groups1, groups2 = len(starts1) - 1, len(starts2) - 1
     tables = (keys1, keys1.shape[1], starts1, groups1, keys2, keys2.shape[1], starts2, groups2)
@@ -83,6 +82,7 @@ def find_partners(
     tiles = -(-groups1 // THREADS)
     bounds = cupy().empty(tiles + 1, dtype=np.int64)
     launch(kernel("groups", "find_bounds"), -(-(tiles + 1) // THREADS), THREADS, *arguments, tiles, bounds)
-    found = [cupy().empty(groups1, dtype=np.int64) for _ in range(3)]
-    launch(kernel("groups", "mark_matches"), tiles, THREADS, *arguments, bounds, or_null(bits), *found)
+    found = [cupy().empty(groups1, dtype=np.int64) for _ in range(3 if bits is None else 1)]
+    out = found if bits is None else (0, *found, 0)
+    launch(kernel("groups", "mark_matches"), tiles, THREADS, *arguments, bounds, or_null(bits), *out)
     return found
