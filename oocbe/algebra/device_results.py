@@ -133,7 +133,7 @@ def _key(words: Sequence[int]) -> int:
 
 
 class PackedResult:
-    """Collects results of pieces as packed chunks, one chunk a piece, in memory that is taken as they arrive.
+    """Collects results of pieces as packed chunks, one chunk a piece, in memory that is pinned or taken as they arrive.
 
     layout : of the result. dtype : of its values. is_sorted : whether the results, end to end, are sorted.
     """
@@ -141,6 +141,7 @@ class PackedResult:
     def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
         self._layout, self._dtype, self._is_sorted = layout, dtype, is_sorted
         self._kept: ColumnPool | None = None
+        self._pooled: PooledColumns | None = None
         self._columns: list[NDArray[np.uint64]] = []
         self._starts = [[0] for _ in range(layout.words + 1)]
         self._row_starts = [0]
@@ -163,8 +164,12 @@ class PackedResult:
         if not self._columns:
             # The first chunk shows how much of the memory each column will take.
             sizes = [len(words) for words in chunk.columns]
-            self._kept = kept_columns([np.dtype(np.uint64)] * len(sizes), sizes)
-            self._columns = self._kept.columns if self._kept else self._fresh_columns()
+            dtypes = [np.dtype(np.uint64)] * len(sizes)
+            self._kept = kept_columns(dtypes, sizes)
+            if not self._kept:
+                self._pooled = PooledColumns.expecting([int(size / share) for size in sizes], dtypes)
+            memory = self._kept or self._pooled
+            self._columns = memory.columns if memory else self._fresh_columns()
         stops = [starts[-1] + len(words) for starts, words in zip(self._starts, chunk.columns, strict=True)]
         if self._kept and not self._has_room(stops):
             self._leave_kept(conveyor)
@@ -173,8 +178,12 @@ class PackedResult:
                 f"a packed result of more than {self._row_starts[-1]:,} rows does not fit main memory "
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
+        if self._pooled:
+            begins = [starts[-1] for starts in self._starts]
+            self._pooled.bring_back(conveyor, chunk.columns, begins, [int(stop / share) for stop in stops])
         for words, column, starts, stop in zip(chunk.columns, self._columns, self._starts, stops, strict=True):
-            conveyor.bring_back([words], [column[starts[-1] : stop]])
+            if not self._pooled:
+                conveyor.bring_back([words], [column[starts[-1] : stop]])
             starts.append(stop)
         self._row_starts.append(self._row_starts[-1] + len(values))
         self._edges.append(chunk.edge_keys)
@@ -185,6 +194,8 @@ class PackedResult:
 
     def close(self) -> None:
         """No more results come, or there was an error."""
+        if self._pooled:
+            self._pooled.close()
 
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> PackedTable:
         """All results, when they have arrived; their values have the dtype that was known before them."""
@@ -238,7 +249,7 @@ class PlainResult:
 
     def _begin(self, expected: int) -> None:
         """Take memory for the first rows, of approximately so many."""
-        self._pooled = PooledColumns.expecting(expected, self._dtypes)
+        self._pooled = PooledColumns.expecting([expected] * len(self._dtypes), self._dtypes)
         self._columns = self._pooled.columns if self._pooled else self._fresh_columns()
 
     def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
@@ -262,7 +273,7 @@ class PlainResult:
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
         if self._pooled:
-            self._pooled.bring_back(conveyor, [*keys, values], start, expected)
+            self._pooled.bring_back(conveyor, [*keys, values], *([n] * len(self._columns) for n in (start, expected)))
             return
         conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
 

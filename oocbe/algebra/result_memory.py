@@ -24,7 +24,7 @@ from oocbe.errors import ResourceError
 from oocbe.model.settings.machine import default_memory_limit, resident_memory
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.stretches import ALIGNMENT, Bytes, Region, shorten
+from oocbe.runtime.stretches import ALIGNMENT, Bytes, Region, rounded, shorten
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class ResultPool:
 
         None if pinned memory would exceed ``limit``; then all free memory is returned to the system.
         """
-        from oocbe.kernels.cuda.transfer.growing import UNIT_BYTES, GrowingMemory
+        from oocbe.kernels.cuda.transfer.growing import GrowingMemory
 
         with self._lock:
             self._collect()
@@ -152,7 +152,7 @@ class ResultPool:
                 self._free.pop(0).unpin()
             if not within:
                 return None
-            room = -(-default_memory_limit() // UNIT_BYTES) * UNIT_BYTES
+            room = rounded(default_memory_limit())
             taken = [GrowingMemory(room) if memory is None else memory for memory in found]
             self._lent += taken
         return taken
@@ -199,44 +199,50 @@ class PooledColumns:
 
     Attributes
     ----------
-    columns : one-dimensional, for as many rows as the reservations hold.
+    columns : one-dimensional, for as many items as the reservations hold.
     """
 
     def __init__(self, dtypes: Sequence[np.dtype[Any]], memories: Sequence[GrowingMemory]) -> None:
         from oocbe.kernels.cuda.transfer.growing import Pinning
 
         self._memories, self._pinning = memories, Pinning(memories)
-        self._wanted = min(memory.pinned // dtype.itemsize for memory, dtype in zip(memories, dtypes, strict=True))
+        self._wanted = [memory.pinned // dtype.itemsize for memory, dtype in zip(memories, dtypes, strict=True)]
         self.columns = [
             _POOL.lend(memory)[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
             for memory, dtype in zip(memories, dtypes, strict=True)
         ]
 
     @classmethod
-    def expecting(cls, rows: int, dtypes: Sequence[np.dtype[Any]]) -> PooledColumns | None:
-        """Columns for approximately so many rows; None if they are few, or exceed the limit of pinned memory."""
-        sizes = [rows * dtype.itemsize for dtype in dtypes]
+    def expecting(cls, counts: Sequence[int], dtypes: Sequence[np.dtype[Any]]) -> PooledColumns | None:
+        """Columns for approximately so many items; None if they are few, or exceed the limit of pinned memory."""
+        sizes = [count * dtype.itemsize for count, dtype in zip(counts, dtypes, strict=True)]
         if sum(sizes) < tuning().least_pooled_bytes:
             return None
         memories = _POOL.take(sizes, int(default_memory_limit() * tuning().result_pool_share))
         return None if memories is None else cls(dtypes, memories)
 
-    def bring_back(self, conveyor: Conveyor, found: Sequence[Any], start: int, expected: int) -> None:
-        """Start columns on the device on their way to rows from ``start``; ``expected`` rows are pinned by and by."""
-        from oocbe.kernels.cuda.transfer.growing import cut
+    def bring_back(
+        self, conveyor: Conveyor, found: Sequence[Any], starts: Sequence[int], expected: Sequence[int]
+    ) -> None:
+        """Start columns on the device on their way to the items from ``starts`` on.
 
-        stop = start + len(found[0])
-        sizes = [stop * column.itemsize for column in self.columns]
-        if max(stop, expected) > self._wanted:  # expectations vary a little, and small steps are slow
-            self._wanted = int(max(stop, expected) * SPARE)
-            self._pinning.want([self._wanted * column.itemsize for column in self.columns])
+        expected : items of each whole column, approximately; so many are pinned by and by.
+        """
+        from oocbe.kernels.cuda.transfer.columns import cells_of
+
+        stops = [start + len(source) for start, source in zip(starts, found, strict=True)]
+        most = list(map(max, stops, expected))
+        if any(map(int.__gt__, most, self._wanted)):  # expectations vary a little, and small steps are slow
+            self._wanted = [max(wanted, int(count * SPARE)) for wanted, count in zip(self._wanted, most, strict=True)]
+            self._pinning.want(self._sizes(self._wanted))
+        sizes = self._sizes(stops)
         self._pinning.wait(sizes)
         sources: list[Any] = []
         targets: list[NDArray[Any]] = []
-        for source, column, memory, size in zip(found, self.columns, self._memories, sizes, strict=True):
+        for source, column, memory, start, size in zip(found, self.columns, self._memories, starts, sizes, strict=True):
             memory.used = size
-            target = column[start:stop]
-            for part in cut(target, memory, start):
+            target = column[start : start + len(source)]
+            for part in cells_of(target):
                 if (start + part.stop) * column.itemsize <= memory.pinned:
                     sources.append(source[part])
                     targets.append(target[part])
@@ -246,5 +252,8 @@ class PooledColumns:
             conveyor.bring_back(sources, targets)
 
     def close(self) -> None:
-        """No more rows come."""
+        """No more items come."""
         self._pinning.close()
+
+    def _sizes(self, counts: Sequence[int]) -> list[int]:
+        return [count * column.itemsize for count, column in zip(counts, self.columns, strict=True)]

@@ -8,15 +8,17 @@ import pytest
 import oocbe
 from oocbe.algebra import device_results, gpu_streaming, result_memory
 from oocbe.algebra.device_results import PackedChunk, PackedResult, PlainResult
-from oocbe.algebra.result_memory import kept_columns
+from oocbe.algebra.result_memory import ResultPool, kept_columns
 from oocbe.algebra.sorted_cuts import SortedCuts
 from oocbe.errors import ResourceError, UsageError
 from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 from oocbe.model.semiring import MAX_SUM
 from oocbe.runtime.stretches import ALIGNMENT, Region
 from oocbe.tables.codec import encode
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
+from tests.helpers.lazy_device import DeviceArray, take_the_place_of_cupy
 
 KEPT = np.dtype(np.uint64), np.dtype(np.int32)
 
@@ -88,7 +90,8 @@ def packed_chunks(parts, rotations):
     """What the device packs, on the CPU."""
     ((keys, values),) = parts
     edges = int(keys[0][0]), int(keys[0][-1])
-    return [PackedChunk([encode(keys[0]), encode(values)], len(values), edges, (int(values.min()), int(values.max())))]
+    words = [encode(column).view(DeviceArray) for column in (keys[0], values)]
+    return [PackedChunk(words, len(values), edges, (int(values.min()), int(values.max())))]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,31 @@ def test_packed_results_that_outgrow_kept_memory_move(region, parts, is_kept, mo
     assert region.largest() > 0  # what the table does not need is free again
     del result, table
     assert region.is_free()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_packed_results_are_pinned_ahead(monkeypatch, tune, share):
+    """Also where more or fewer rows come than the first ones promised; no copy crosses two steps of pinning."""
+    device = take_the_place_of_cupy(monkeypatch)
+    monkeypatch.setattr(device_results, "packed_chunks", packed_chunks)
+    monkeypatch.setattr(result_memory, "_POOL", ResultPool())
+    tune(least_pooled_bytes=1)
+    numbers = np.arange(60_000)
+    for _ in range(2):
+        result = PackedResult(LAYOUT, np.dtype(np.int32), False)
+        result._rotations = [0, 0]
+        with Conveyor([]) as conveyor:
+            for low in range(0, 60_000, 5000):
+                here = numbers[low : low + 5000]
+                chunk = [here.astype(np.uint64)[np.newaxis].view(DeviceArray), here.astype(np.int32)]
+                result.take(conveyor, *chunk, share)
+            result.finish(conveyor)
+        result.close()
+        table = result.table(MAX_SUM, np.dtype(np.int32))
+        assert sum(device.pinned.values()) > table.nbytes
+        found = table.to_table()
+        assert np.array_equal(found.keys[0], numbers) and np.array_equal(found.values, numbers)
+        del result, table, found
 
 
 def test_a_packed_result_of_no_rows_is_empty(region):

@@ -18,7 +18,7 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda import gpus
 from oocbe.kernels.cuda.pairs import extents
-from oocbe.kernels.cuda.transfer import growing, pinned
+from oocbe.kernels.cuda.transfer import growing, in_place, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 from oocbe.model.settings.machine import use_gpus
 from oocbe.tables.table import Table
@@ -67,6 +67,8 @@ def cpu_kernels(monkeypatch):
 
 @pytest.fixture(params=[1, 3])
 def device(request, monkeypatch, cpu_kernels):
+    """With one device, tables are copied into pinned memory; with several, pinned where they are."""
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1 if request.param > 1 else 1 << 30)
     return take_the_place_of_cupy(monkeypatch, request.param)
 
 
@@ -116,6 +118,17 @@ def test_results_use_the_pinned_memory_of_earlier_ones(device, monkeypatch, tune
     tune(result_pool_share=0)
     same_table(plan(tables, "e").to_memory(piece_rows), expected)
     assert result_memory._POOL.free_bytes() == 0
+
+
+def test_results_are_inputs_of_the_next_step(device, monkeypatch, tune):
+    """They are pinned in steps, and no copy may cross two of them."""
+    monkeypatch.setattr(result_memory, "_POOL", ResultPool())
+    tune(least_pooled_bytes=1)
+    scopes = {"e": 3, "a": 40, "k": 50}, {"b": 30, "e": 3, "k": 50}
+    joined = plan([random_table(scope, 3000, 7 + i, "int32") for i, scope in enumerate(scopes)], "e").to_memory(300)
+    assert joined.nbytes > 4 * growing.STEP_BYTES
+    first = joined.scope[0]
+    same_table(plan([joined], first).to_memory(5000), maximise(joined, first, backend="cpu"))
 
 
 DTYPES, KEPT, PIECES = ("int32", "int64", "float64"), (None, 1 << 15, 1 << 24), (20, 300, 10**6)

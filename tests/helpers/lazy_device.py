@@ -7,6 +7,7 @@ is used again, unpinned or read too early therefore shows, in every run alike.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from oocbe.kernels.cuda import gpus
-from oocbe.kernels.cuda.transfer import columns, conveyor, filling, growing, home, pinned
+from oocbe.kernels.cuda.transfer import columns, conveyor, filling, growing, home, in_place, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 
 
@@ -26,16 +27,16 @@ def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> L
     All of them have been started.
     """
     device = LazyDevice(count)
-    for module in (columns, conveyor, growing, home, pinned, gpus):
+    for module in (columns, conveyor, filling, growing, home, pinned, gpus):
         monkeypatch.setattr(module, "cupy", lambda: device)
     monkeypatch.setattr(gpus, "_started", set(range(count)))
     monkeypatch.setattr(gpus, "_lost", set())
     monkeypatch.setattr(gpus, "limit_bytes", lambda: 1 << 30)
     monkeypatch.setattr(gpus, "set_limit", lambda limit: device.limits.update({device.number: limit}))
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
-    monkeypatch.setattr(filling, "PART_BYTES", 2400)
+    for module in (columns, growing, in_place):
+        monkeypatch.setattr(module, "CELL_BYTES", 8192)
     monkeypatch.setattr(growing, "STEP_BYTES", 8192)
-    monkeypatch.setattr(growing, "UNIT_BYTES", 4096)
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
     return device
@@ -61,6 +62,7 @@ class LazyDevice:
         self.streams: list[Stream] = []
         self.pinned: dict[int, int] = {}
         self.most_pinned = 0
+        self._copies: list[np.ndarray] = []
         runtime = SimpleNamespace(
             CUDARuntimeError=DeviceError,
             getDevice=lambda: self.number,
@@ -112,10 +114,19 @@ class LazyDevice:
 
     def _copy(self, target: int, source: int, nbytes: int, direction: int, pointer: int) -> None:
         host = source if direction == 1 else target
-        assert self._is_pinned(host, nbytes), "a copy that would wait: the memory is not pinned"
+        if direction == 1 and nbytes < mmap.PAGESIZE and not self._is_pinned(source, nbytes):
+            source = self._staged(source, nbytes)
+        else:
+            assert self._is_pinned(host, nbytes), "a copy that would wait: the memory is not pinned"
         with self._lock:
             assert self.streams[pointer].device == self.number, "a copy on another device's stream"
             self.streams[pointer].append(Copy(target, source, nbytes, host))
+
+    def _staged(self, source: int, nbytes: int) -> int:
+        """Address of a copy, as the driver makes it at once of a little memory that is not pinned."""
+        with self._lock:
+            self._copies.append(np.frombuffer(ctypes.string_at(source, nbytes), np.uint8))
+            return self._copies[-1].ctypes.data
 
 
 class CurrentDevice:

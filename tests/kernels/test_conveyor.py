@@ -13,9 +13,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from oocbe.errors import InternalError
 from oocbe.kernels.cuda.transfer import columns as columns_module
-from oocbe.kernels.cuda.transfer import filling
+from oocbe.kernels.cuda.transfer import filling, in_place
 from oocbe.kernels.cuda.transfer.conveyor import SECONDS, Conveyor
 from oocbe.kernels.cuda.transfer.pinned import pinned_region
 from tests.helpers.lazy_device import take_the_place_of_cupy
@@ -74,8 +73,9 @@ class Unread:
 
 @pytest.mark.parametrize("host_bytes", [None, 1 << 17])
 @pytest.mark.parametrize("results", ["ordinary", "pinned", "delivered"])
-@pytest.mark.parametrize("inputs", ["ordinary", "pinned", "unread"])
-def test_rows_come_back_doubled(device, inputs, results, host_bytes):
+@pytest.mark.parametrize("inputs", ["ordinary", "in place", "pinned", "unread"])
+def test_rows_come_back_doubled(device, monkeypatch, inputs, results, host_bytes):
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1 if inputs == "in place" else 1 << 30)
     pieces = made_pieces(inputs == "pinned")
     expected = [[c * 2 for c in columns] for columns in pieces]
     if inputs == "unread":
@@ -135,39 +135,80 @@ def test_those_who_fill_do_not_run_away_from_the_bus(device):
     assert device.most_pinned < 15 * 14 * ROWS
 
 
-@pytest.mark.parametrize("cores", [1, 2, 16])
-@pytest.mark.parametrize("host_bytes", [None, 1, 1 << 16])
-def test_a_ring_is_filled_by_threads_of_their_own(device, monkeypatch, cores, host_bytes):
-    """Pieces of odd lengths, none and one row among them, whose columns begin anywhere."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
-    sizes = [ROWS - 7 * number for number in range(PIECES)] + [0, 1, 8, 63, 64, 65, 5 * ROWS]
-    whole = [np.random.default_rng(seed).integers(0, 250, sum(sizes) + 1).astype(np.uint8) for seed in range(3)]
-    ends = np.cumsum([1, *sizes])
-    pieces = [[numbers[low:high] for numbers in whole] for low, high in pairwise(ends.tolist())]
+def pieces_of(whole, sizes):
+    ends = np.cumsum([0, *sizes])
+    return [[numbers[low:high] for numbers in whole] for low, high in pairwise(ends.tolist())]
+
+
+def sums_of(device, pieces, host_bytes=None):
+    """What the kernels see of pieces."""
     seen = []
 
     def compute(number, columns):
-        device.queue(conveyor.stream, lambda: seen.append([column.tolist() for column in columns]))
+        device.queue(conveyor.stream, lambda: seen.append([int(column.sum(dtype=np.int64)) for column in columns]))
 
     with Conveyor(pieces, host_bytes) as conveyor:
         conveyor.pieces(compute)
-    assert seen == [[column.tolist() for column in piece] for piece in pieces]
+    return seen
+
+
+SIZES = [ROWS - 7 * number for number in range(PIECES)] + [0, 1, 8, 63, 64, 65, 5 * ROWS]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 16])
+@pytest.mark.parametrize("host_bytes", [None, 1, 1 << 16])
+def test_arrays_are_pinned_where_they_are_until_they_are_deleted(device, monkeypatch, cores, host_bytes):
+    """Pieces of odd lengths, none and one row among them, whose columns begin anywhere, of two words of one array."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    rng = np.random.default_rng(1)
+    whole = [*rng.integers(0, 250, (2, sum(SIZES) + 1)), rng.integers(0, 250, sum(SIZES)).astype(np.uint8)]
+    pieces = pieces_of([column[-sum(SIZES) :] for column in whole], SIZES)
+    expected = [[int(column.sum(dtype=np.int64)) for column in piece] for piece in pieces]
+    assert sums_of(device, pieces, host_bytes) == expected
+    pinned = dict(device.pinned)
+    assert sum(pinned.values()) > 0.8 * sum(column.nbytes for column in whole)
+    assert sums_of(device, pieces[3:], host_bytes) == expected[3:]
+    assert device.pinned == pinned
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
+    del whole, pieces
+    gc.collect()
+    assert not device.pinned
 
 
-@pytest.mark.parametrize("is_ring", [True, False])
-def test_the_interpreter_is_handed_over_quickly_unless_a_ring_is_filled(device, is_ring):
-    """A ring's threads hardly need it, and each hand-over delays the one that queues kernels."""
-    pieces = made_pieces(False) if is_ring else [[Unread(c) for c in columns] for columns in made_pieces(False)]
+def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
+    """The system refuses; memory that may not be written to; a file's."""
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    pin = in_place.pin
+
+    def refuse_some(address, nbytes):
+        if address // 8192 % 3 == 0:
+            raise MemoryError("could not be pinned")
+        pin(address, nbytes)
+
+    monkeypatch.setattr(in_place, "pin", refuse_some)
+    numbers = np.random.default_rng(1).integers(0, 250, sum(SIZES))
+    fixed = numbers.copy()
+    fixed.flags.writeable = False
+    np.save(tmp_path / "file.npy", numbers)
+    for column in (numbers, fixed, np.load(tmp_path / "file.npy", mmap_mode="c")):
+        pieces = pieces_of([column], SIZES)
+        assert sums_of(device, pieces) == [[int(piece[0].sum())] for piece in pieces]
+
+
+@pytest.mark.parametrize("are_arrays", [True, False])
+def test_the_interpreter_is_handed_over_quickly_while_columns_are_read(device, are_arrays):
+    """Threads that pin hardly need it, and each hand-over delays the one that queues kernels."""
+    pieces = made_pieces(False) if are_arrays else [[Unread(c) for c in columns] for columns in made_pieces(False)]
     before, within = sys.getswitchinterval(), []
     with Conveyor(pieces) as conveyor:
         conveyor.pieces(lambda number, columns: within.append(sys.getswitchinterval()))
-    assert within == [pytest.approx(before if is_ring else SECONDS)] * len(pieces)
+    assert within == [pytest.approx(before if are_arrays else SECONDS)] * len(pieces)
     assert sys.getswitchinterval() == before
 
 
 @pytest.mark.parametrize("failing", [0, 4])
-def test_an_error_ends_the_threads_that_fill_a_ring(device, failing):
+def test_an_error_ends_the_threads_that_fill(device, failing):
     def compute(number, columns):
         if number == failing:
             raise KeyError("a piece")
@@ -176,12 +217,6 @@ def test_an_error_ends_the_threads_that_fill_a_ring(device, failing):
         conveyor.pieces(compute)
     assert all(stream.is_idle for stream in device.streams)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
-
-
-def test_a_thread_that_ends_early_is_no_wait_without_end(device, monkeypatch):
-    monkeypatch.setattr(filling, "fill_ring", lambda *_: 0)
-    with pytest.raises(InternalError, match="part 0"), Conveyor(made_pieces(False)) as conveyor:
-        conveyor.pieces(lambda number, columns: None)
 
 
 def test_memory_pinned_before_counts(device):

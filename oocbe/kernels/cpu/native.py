@@ -1,4 +1,4 @@
-"""Arithmetic in the operands' own type, arrays at addresses, and cache-bypassing stores, for use in compiled loops.
+"""Arithmetic in the operands' own type, and arrays at addresses, for use in compiled loops.
 
 Numba adds and multiplies narrow integers in 64 bits, which leaves vectors of int16 a quarter of their lanes. These use
 the processor's operations: integers wrap around (the caller excludes that), floats are not reordered.
@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.interpreter import stands_in
 from oocbe.kernels.cpu.jit import inline
-
-LINE_BYTES = 64
-"""Bytes of a line of the caches."""
 
 
 def _binary(name: str, emit: Any) -> Any:
@@ -75,95 +72,3 @@ def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
 def _array_at(address: int, first: int, count: int, like: NDArray[Any]) -> NDArray[Any]:
     memory = (ctypes.c_char * (int(count) * like.itemsize)).from_address(int(address) + int(first) * like.itemsize)
     return np.frombuffer(memoryview(memory), like.dtype) if count else like[:0]
-
-
-def _line_copy(name: str, past_caches: bool) -> Any:
-    def typed(typing_context: Any, target: Any, source: Any) -> Any:
-        del typing_context, target, source
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            del signature
-            line = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)
-            there, here = (builder.inttoptr(address, line.as_pointer()) for address in arguments)
-            store = builder.store(builder.load(here, align=8), there, align=LINE_BYTES)
-            if past_caches:
-                one = ir.Constant(ir.IntType(32), 1)
-                store.set_metadata("nontemporal", builder.module.add_metadata([one]))
-            return context.get_dummy_value()
-
-        return types.void(types.intp, types.intp), generate
-
-    typed.__name__ = name
-    return intrinsic(typed)
-
-
-copy_line = _line_copy("copy_line", True)
-"""Copy :data:`LINE_BYTES` bytes between addresses, the target's a multiple of as many, bypassing the caches.
-
-Such stores are unordered until :func:`finish_lines`."""
-
-copy_cached_line = _line_copy("copy_cached_line", False)
-"""The same through the caches, in which the copy stays if it has room there."""
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def finish_lines(typing_context: Any) -> Any:
-    """Order all earlier stores of this thread before later ones."""
-    del typing_context
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del signature, arguments
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def copy_byte(typing_context: Any, target: Any, source: Any) -> Any:
-    """Copy a byte from one address to another."""
-    del typing_context
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del signature
-        there, here = (builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments)
-        builder.store(builder.load(here), there)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def number_at(typing_context: Any, address: Any) -> Any:
-    """The int64 at an address, reread at each call (acquire order), as written by another thread."""
-    del typing_context
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del context, signature
-        here = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.load_atomic(here, ordering="acquire", align=8)
-
-    return types.int64(types.intp), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def set_number_at(typing_context: Any, address: Any, number: Any) -> Any:
-    """Write an int64 to an address for another thread, after all earlier stores (release order)."""
-    del typing_context
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del signature
-        there = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        builder.store_atomic(arguments[1], there, ordering="release", align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.int64), generate
-
-
-_usleep = types.ExternalFunction("usleep", types.intc(types.uintc))
-
-
-@inline
-def pause(microseconds: Any) -> Any:
-    """Yield this thread's processor for about ``microseconds``, while it waits for another thread."""
-    _usleep(types.uintc(microseconds))

@@ -1,13 +1,9 @@
 """A conveyor to the device and back: pinned memory at both ends, one stream for each direction and one for kernels.
 
 A copy between the device and pageable memory runs at a fifth of the bus's speed and blocks its thread. So threads fill
-pinned memory with the next pieces' rows while earlier ones are on the bus, and empty the pinned memory of results;
-columns in pinned memory are copied directly. The caller's thread starts kernels and the other copies; it synchronises
-the streams by events and never waits for a copy.
-
-Columns in memory that is not pinned go through a ring, in parts of a few megabytes
-(:class:`oocbe.kernels.cuda.transfer.filling.RingFilling`). Their copies are started by a further thread: the caller's
-may wait for a kernel meanwhile.
+pinned memory with the next pieces' rows while earlier ones are on the bus, or pin rows in main memory where they are,
+and empty the pinned memory of results. The caller's thread starts kernels and copies; it synchronises the streams by
+events and never waits for a copy.
 
 Device memory for inputs is allocated once, in two alternating slots: one is filled while the kernels read the other.
 Results belong to the kernels' stream; its pool reuses their memory only after they have been copied to the host.
@@ -22,10 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from contextvars import copy_context
 from itertools import accumulate, takewhile
-from queue import Empty, SimpleQueue
-from threading import Thread
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -46,18 +39,10 @@ from oocbe.kernels.cuda.transfer.columns import (
     is_pinned,
     room_of,
 )
-from oocbe.kernels.cuda.transfer.filling import (
-    PoolFilling,
-    RingFilling,
-    are_done,
-    has_ring,
-    largest_piece,
-    parts_of,
-    wait_for_all,
-)
+from oocbe.kernels.cuda.transfer.filling import PoolFilling, are_done, largest_piece, wait_for_all
+from oocbe.kernels.cuda.transfer.in_place import parts_of
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
-from oocbe.runtime.waiting import StoppedError, wait_for
 
 SECONDS = 2e-4
 """Switch interval of the interpreter's threads, in seconds (5 ms by default)."""
@@ -92,9 +77,6 @@ def quick_switching() -> Iterator[None]:
 MOST_THREADS = 16
 """Maximum number of threads that fill, and that empty, pinned memory: one moves 9 GB/s, or 4 into fresh memory."""
 
-RING_FILLERS = 8
-"""Maximum number of threads that fill a ring; so many copy at the speed of the bus."""
-
 DISK_READERS = 20
 """Threads that read columns from disk: they wait for the disk, not for a core."""
 
@@ -118,72 +100,6 @@ class _Loaded(NamedTuple):
     slot: int
     columns: list[Any]
     event: Any
-
-
-class _Loader:
-    """A thread that copies pieces, arrays of the columns of each, through a ring of all columns to the device.
-    ``stream`` is that of the copies, and ``slots`` are the device memory of pieces."""
-
-    def __init__(self, pieces: Sequence[Columns], ring: RingFilling, stream: Any, slots: Sequence[Any]) -> None:
-        self._pieces, self._ring, self._stream, self._slots = pieces, ring, stream, slots
-        self._device = cupy().cuda.Device()
-        self._freed: SimpleQueue[Any] = SimpleQueue()
-        self._loaded: SimpleQueue[_Loaded | BaseException] = SimpleQueue()
-        for _ in range(SLOTS):
-            self.frees_slot(None)
-        run = copy_context().run  # the trace
-        self._thread = Thread(target=run, args=(self._run,), name="oocbe-fill-loader", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread and the ring's."""
-        self._ring.start()
-        self._thread.start()
-
-    def frees_slot(self, event: Any) -> None:
-        """The oldest slot is free after an event; None: now."""
-        self._freed.put(event)
-
-    def take(self) -> _Loaded:
-        """The next piece; waits until all its copies are queued, and raises the errors of the threads."""
-        loaded = wait_for(lambda seconds: self._loaded.get(timeout=seconds), Empty)
-        if isinstance(loaded, BaseException):
-            raise loaded
-        return loaded
-
-    def close(self) -> None:
-        """End the threads, and wait for them."""
-        self._ring.stop()
-        self.frees_slot(StoppedError())
-        if self._thread.ident is not None:
-            self._thread.join()
-        self._ring.close()
-
-    def _run(self) -> None:
-        try:
-            with self._device:
-                for number, columns in enumerate(self._pieces):
-                    self._loaded.put(self._copied(number, columns))
-        except StoppedError:
-            pass
-        except BaseException as error:
-            self._loaded.put(error)
-
-    def _copied(self, number: int, columns: Columns) -> _Loaded:
-        free = self._freed.get()
-        if isinstance(free, StoppedError):
-            raise free
-        if free is not None:
-            self._stream.wait_event(free)
-        targets = carved(self._slots[number % SLOTS], columns)
-        with device_span(HOST_TO_DEVICE, f"piece {number}", self._stream, bytes=bytes_of(columns)):
-            for target, column in zip(targets, columns, strict=True):
-                place = target.data.ptr
-                for _ in parts_of(column):
-                    part = self._ring.take()
-                    copy(place, part.ctypes.data, part.nbytes, TO_DEVICE, self._stream)
-                    place += part.nbytes
-                    self._ring.leaves(_event(self._stream))
-        return _Loaded(number % SLOTS, targets, _event(self._stream))
 
 
 def _event(stream: Any) -> Any:
@@ -223,13 +139,11 @@ class Conveyor:
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues all work has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) // sharing - 1))
-        is_ring = has_ring(pieces)
-        fillers = max(1, min(threads // 2, RING_FILLERS))
+        fillers = max(1, threads // 2)
         emptiers = max(1, threads - fillers)
-        if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
+        self._are_arrays = not pieces or all(isinstance(column, np.ndarray) for column in pieces[0])
+        if not self._are_arrays:
             fillers = DISK_READERS
-        elif all(map(is_pinned, pieces[0] if pieces else ())):
-            fillers, emptiers = 1, max(1, threads - 1)
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
         size = largest_piece(pieces)
         with self.stream:
@@ -248,22 +162,15 @@ class Conveyor:
         self._leaving: deque[tuple[Any, Any]] = deque()
         self._loaded: deque[_Loaded] = deque()
         room = None if host_bytes is None else int(host_bytes * (1 - SHARE_BEHIND))
-        self._filling: PoolFilling | RingFilling
-        self._loader: _Loader | None = None
-        if is_ring:
-            arrays: list[Columns] = [[c for c in columns if isinstance(c, np.ndarray)] for columns in pieces]
-            self._filling = RingFilling([column for columns in arrays for column in columns], fillers, room)
-            self._loader = _Loader(arrays, self._filling, self._in, self._slots)
-        else:
-            self._filling = PoolFilling(pieces, fillers, room)  # last, as its threads may start immediately
+        self._filling = PoolFilling(pieces, fillers, room)  # last, as its threads may start immediately
         self._beside = beside
         if beside is not None:
             beside.append(self)
 
     def __enter__(self) -> Self:
         self.stream.__enter__()
-        # With a ring, few threads need the interpreter: each hand-over costs the caller more than its waits.
-        self._switching: AbstractContextManager[None] = quick_switching() if self._loader is None else nullcontext()
+        # Few threads need the interpreter for arrays: each hand-over costs the caller more than its waits.
+        self._switching: AbstractContextManager[None] = nullcontext() if self._are_arrays else quick_switching()
         self._switching.__enter__()
         return self
 
@@ -277,16 +184,17 @@ class Conveyor:
             for stream in (self._out, self.stream, self._in):
                 ends.callback(stream.synchronize)
             ends.callback(self._writers.shutdown, wait=True)
-            ends.callback((self._loader or self._filling).close)
+            ends.callback(self._filling.close)
             ends.callback(self._switching.__exit__, None, None, None)
         if error is None:
             while self._emptying:
                 wait_for_all(self._emptying.popleft()[0])
 
     def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
-        """Call ``compute`` on the kernels' stream with each piece's number and columns, valid until its last launch."""
-        if self._loader is not None:
-            self._loader.start()
+        """Call ``compute`` with each piece's number and its columns on the device, on the kernels' stream.
+
+        The columns are valid until ``compute`` has queued its last kernel.
+        """
         for number in range(len(self._pieces)):
             loaded = self._next_piece(number)
             self.stream.wait_event(loaded.event)
@@ -295,19 +203,13 @@ class Conveyor:
             done = cupy().cuda.Event(disable_timing=True)
             done.record(self.stream)
             self._free_slot[loaded.slot] = done
-            if self._loader is not None:
-                self._loader.frees_slot(done)
 
     def _next_piece(self, number: int) -> _Loaded:
         """A piece whose copies are queued, with those of the next one where it is filled already."""
-        if self._loader is not None:
-            with waiting(CALLER, "wait for pinned memory to be filled"):
-                return self._loader.take()
-        assert isinstance(self._filling, PoolFilling)
         self._filling.ahead_of(number)
-        self._load(number, self._filling)
+        self._load(number)
         if number + 1 < len(self._pieces) and self._filling.is_next_filled():
-            self._load(number + 1, self._filling)
+            self._load(number + 1)
         return self._loaded.popleft()
 
     def bring_back(self, columns: Sequence[Any], targets: Columns) -> None:
@@ -397,23 +299,26 @@ class Conveyor:
             for futures, _ in list(conveyor._emptying):
                 wait_for_all(futures)
 
-    def _load(self, number: int, filling: PoolFilling) -> None:
+    def _load(self, number: int) -> None:
         """Start the copies of a piece, unless they have been started."""
         if number < self._next_to_load:
             return
         self._next_to_load += 1
         with waiting(CALLER, "wait for pinned memory to be filled"):
-            filled = filling.take()
+            filled = self._filling.take()
         slot = number % SLOTS
         if self._free_slot[slot] is not None:
             self._in.wait_event(self._free_slot[slot])
         columns = carved(self._slots[slot], filled)
         with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=bytes_of(filled)):
             for target, column in zip(columns, filled, strict=True):
-                copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
+                place = target.data.ptr
+                for part in parts_of(column):
+                    copy(place, part.ctypes.data, part.nbytes, TO_DEVICE, self._in)
+                    place += part.nbytes
         event = _event(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
-        filling.leaves(filled, event)
+        self._filling.leaves(filled, event)
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory for a chunk of a result; waits for the oldest chunks if the limit is reached."""

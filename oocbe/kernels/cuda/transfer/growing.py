@@ -11,19 +11,15 @@ import mmap
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from itertools import pairwise
-from typing import Any
 
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.transfer.columns import CELL_BYTES
 from oocbe.kernels.cuda.transfer.pinned import pin, touch, unpin
 from oocbe.runtime.stretches import Bytes, Region, fresh_memory
 from oocbe.runtime.waiting import wait_for
 
 STEP_BYTES = 256 << 20
 """Bytes that are pinned at a time: 38 GB/s beside a busy bus, with 64 MiB at a time 26 GB/s."""
-
-UNIT_BYTES = 2 << 20
-"""Unit of pinned memory, in bytes: a large page."""
 
 THREADS = 3
 """Threads that pin."""
@@ -34,7 +30,7 @@ class GrowingMemory:
 
     Parameters
     ----------
-    nbytes : of the reservation, a multiple of :data:`UNIT_BYTES`; pages are allocated on first use.
+    nbytes : of the reservation, whole pages; pages are allocated on first use.
 
     Attributes
     ----------
@@ -54,13 +50,18 @@ class GrowingMemory:
         """Pinned bytes."""
         return self.bounds[-1]
 
+    def end_of_cell(self, nbytes: int) -> int:
+        """So many bytes, and those up to the next multiple of :data:`CELL_BYTES`."""
+        begin = self._memory.ctypes.data
+        return min(len(self), -(-(begin + nbytes) // CELL_BYTES) * CELL_BYTES - begin)
+
     def touch(self, low: int, high: int) -> None:
         """Have pages allocated."""
         touch(self._memory[low:high])
 
     def pin(self, high: int) -> None:
         """Pin the pages up to an offset; MemoryError."""
-        pin(self._memory[self.pinned : high])
+        pin(self._memory.ctypes.data + self.pinned, high - self.pinned)
         self.bounds.append(high)
 
     def unpin(self) -> None:
@@ -94,8 +95,7 @@ class Pinning:
         """Pin so many bytes of each memory, or more."""
         with self._changed:
             for number, (size, memory) in enumerate(zip(sizes, self._memories, strict=True)):
-                rounded = min(len(memory), -(-size // UNIT_BYTES) * UNIT_BYTES)
-                self._wanted[number] = max(self._wanted[number], rounded)
+                self._wanted[number] = max(self._wanted[number], memory.end_of_cell(size))
             if not self._threads and self._wanted != self._claimed:
                 for number in range(THREADS):
                     run = copy_context().run
@@ -157,12 +157,7 @@ class Pinning:
             behind = [n for n, wanted in enumerate(self._wanted) if self._claimed[n] < wanted]
             number = min(behind, key=lambda n: self._claimed[n] / self._wanted[n])
             low = self._claimed[number]
-            high = self._claimed[number] = min(self._wanted[number], low + STEP_BYTES)
-            return self._memories[number], low, high
-
-
-def cut(array: Any, memory: GrowingMemory, start: int) -> list[slice]:
-    """Slices of a part of a column, from item ``start`` on, that each lie in one step or behind all of them."""
-    low, high = start * array.itemsize, (start + len(array)) * array.itemsize
-    bounds = [low, *(bound for bound in memory.bounds if low < bound < high), high]
-    return [slice(first // array.itemsize - start, last // array.itemsize - start) for first, last in pairwise(bounds)]
+            memory = self._memories[number]
+            most = memory.end_of_cell(low + STEP_BYTES - CELL_BYTES + 1)
+            high = self._claimed[number] = min(self._wanted[number], most)
+            return memory, low, high

@@ -26,8 +26,11 @@ MOST_THREADS = 16
 SPARE = 8
 """A region exceeds the requested size by one part in this many: the next piece may be slightly larger."""
 
-NOT_PINNED = (2, 304, 712, 801)
-"""The runtime's codes for: out of memory, failed system call, memory already pinned, not supported."""
+PORTABLE = 1
+"""The runtime's flag of memory that is pinned for all devices."""
+
+NOT_PINNED = (1, 2, 304, 712, 801)
+"""The runtime's codes for: a file's memory, out of memory, failed system call, memory already pinned, not supported."""
 
 
 class PinnedMemory:
@@ -80,19 +83,19 @@ class PinnedMemory:
 def pinned_region(nbytes: int) -> Region:
     """A fresh region of pinned memory. Raises MemoryError: the system has no memory left, or does not pin it."""
     memory = touched(nbytes)
-    pin(memory)
+    pin(memory.ctypes.data, nbytes)
     return Region(memory, partial(unpin, memory.ctypes.data))
 
 
-def pin(memory: Bytes) -> None:
-    """Pin existing pages; MemoryError if the system does not."""
+def pin(address: int, nbytes: int) -> None:
+    """Pin existing pages for all devices; MemoryError if the system does not."""
     runtime = cupy().cuda.runtime
     try:
-        runtime.hostRegister(memory.ctypes.data, len(memory), 0)
+        runtime.hostRegister(address, nbytes, PORTABLE)
     except runtime.CUDARuntimeError as error:
         if error.status not in NOT_PINNED:  # any call may report the error of an earlier kernel
             raise
-        raise MemoryError(f"{len(memory):,} bytes of main memory could not be pinned: {error}") from error
+        raise MemoryError(f"{nbytes:,} bytes of main memory could not be pinned: {error}") from error
 
 
 def unpin(address: int) -> None:
