@@ -242,7 +242,7 @@ def _by_rows(gone: tuple[str, ...], tables: Sequence[AnyTable], execution: Execu
     """The result in memory, of tables whose rows are worked on."""
     place, piece_rows = choose_kernels(execution.backend, *tables), execution.piece_rows
     steps = planned(place.tables, gone)
-    plan = steps.device_plan(place.tables, place.kernels) if place.has_to_stream(piece_rows) else None
+    plan = steps.device_plan(place.tables, place.kernels) if place.is_streamed(piece_rows) else None
     if plan is not None:
         streamed: Any = check_result(plan.to_memory(piece_rows), *place.tables)
         return cast("Table", streamed)

@@ -123,14 +123,15 @@ class PlacedTables:
         """The tables with their rows where the kernels work."""
         return replace(self, tables=tuple(to_kernels(table, self.kernels) for table in self.tables))
 
-    def has_to_stream(self, piece_rows: int | None) -> bool:
-        """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
+    def is_streamed(self, piece_rows: int | None) -> bool:
+        """Whether rows go through the device in pieces, if they can: many rows, that do not fit it or take longer at
+        once, or pieces are asked for."""
         if self.kernels.name != "cuda" or self.keeps:
             return False
         from oocbe.kernels.cuda.transfer.memory import device_room
 
-        needed = tuning().device_row_bytes * sum(table.rows for table in self.tables)
-        return piece_rows is not None or needed > device_room()
+        least = min(tuning().least_streamed_rows, device_room() // tuning().device_row_bytes)
+        return piece_rows is not None or sum(table.rows for table in self.tables) > least
 
     def to_caller(self, result: Table) -> Table:
         """The result where the caller expects it: beside its inputs."""

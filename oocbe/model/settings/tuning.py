@@ -200,6 +200,9 @@ class Tuning:
     piece's row and the last result's. If that does not suffice, the piece is halved."""
     device_packed_row_bytes: int = 96
     """The same for a piece whose rows arrive and leave packed."""
+    least_streamed_rows: int = 6 << 20
+    """Rows in main memory above which they go through the device in pieces, although they fit it: 8 million take half
+    of the time, 2 million twice as long."""
     least_device_piece_rows: int = 1 << 16
     """Minimum rows of such a piece, before any is halved."""
     pinned_share: float = 0.6

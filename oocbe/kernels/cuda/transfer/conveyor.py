@@ -29,7 +29,6 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.kernels.cuda.transfer.columns import (
     ALIGNMENT,
-    TO_DEVICE,
     TO_HOST,
     Column,
     Columns,
@@ -40,7 +39,7 @@ from oocbe.kernels.cuda.transfer.columns import (
     room_of,
 )
 from oocbe.kernels.cuda.transfer.filling import PoolFilling, are_done, largest_piece, wait_for_all
-from oocbe.kernels.cuda.transfer.in_place import parts_of
+from oocbe.kernels.cuda.transfer.in_place import copy_parts
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
 
@@ -312,10 +311,7 @@ class Conveyor:
         columns = carved(self._slots[slot], filled)
         with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=bytes_of(filled)):
             for target, column in zip(columns, filled, strict=True):
-                place = target.data.ptr
-                for part in parts_of(column):
-                    copy(place, part.ctypes.data, part.nbytes, TO_DEVICE, self._in)
-                    place += part.nbytes
+                copy_parts(target, column, self._in)
         event = _event(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
         self._filling.leaves(filled, event)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cuda.transfer.columns import CELL_BYTES, Columns, cells_of, is_pinned
+from oocbe.kernels.cuda.transfer.columns import CELL_BYTES, TO_DEVICE, Columns, cells_of, copy, is_pinned
 from oocbe.kernels.cuda.transfer.pinned import pin, unpin
 
 LEAST_BYTES = 1 << 22
@@ -31,10 +31,10 @@ def pinned_in_place(columns: Columns) -> bool:
     return all(map(_pinned, columns))
 
 
-def parts_of(column: NDArray[Any]) -> list[NDArray[np.uint8]]:
-    """Parts of a contiguous column, as bytes, that are each pinned as a whole or not at all."""
-    items = column.view(np.uint8)
-    return [items[part] for part in cells_of(items, _pages(_owner(column)))]
+def copy_parts(target: Any, column: NDArray[Any], stream: Any) -> None:
+    """Queue copies of a contiguous column to the device, in parts that are each pinned as a whole or not at all."""
+    for part in cells_of(items := column.reshape(-1).view(np.uint8), _pages(_owner(column))):
+        copy(target.data.ptr + part.start, items[part].ctypes.data, part.stop - part.start, TO_DEVICE, stream)
 
 
 def _pinned(column: NDArray[Any]) -> bool:

@@ -1,0 +1,49 @@
+"""Memory pinned where it is, on a device: copies right wherever an array begins, and streamed tables that fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oocbe.algebra.operators import join_maximise, maximise
+from oocbe.kernels import backend_named
+from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.kernels.cuda.transfer import columns, in_place
+from oocbe.tables.table import Table
+from tests.helpers.table_models import same_table
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_unavailable() is not None, reason="no device")]
+
+
+@pytest.mark.parametrize("first", [0, 1, 511, 4097])
+@pytest.mark.parametrize("rows", [0, 1, 700_001])
+def test_uploads_of_parts_of_an_array(monkeypatch, rows, first):
+    for module in (columns, in_place):
+        monkeypatch.setattr(module, "CELL_BYTES", 1 << 20)
+    whole = np.random.default_rng(rows).integers(0, 1 << 40, 1_000_003)
+    upload = backend_named("cuda").upload
+    for part in (whole[first : first + rows], whole[first : first + 2 * (rows // 4)].reshape(2, -1), whole[::2]):
+        assert np.array_equal(upload(part).get(), part)
+    number = id(whole)
+    assert number in in_place._cells
+    del whole, part
+    assert number not in in_place._cells
+
+
+def random_table(scope, rows, seed):
+    rng = np.random.default_rng(seed)
+    keys = np.unique(rng.integers(0, list(scope.values()), (rows, len(scope))), axis=0)
+    return Table.from_rows(scope, keys, rng.integers(0, 1000, len(keys)).astype(np.int32))
+
+
+def test_tables_that_fit_are_streamed_nevertheless(monkeypatch, tune):
+    """And results of several steps of pinned memory are inputs of the next operator."""
+    scopes = {"e": 3, "a": 60, "k": 5000}, {"b": 50, "e": 3, "k": 5000}
+    first, second = (random_table(scope, 500_000, i) for i, scope in enumerate(scopes))
+    expected = join_maximise(first, second, "e", backend="cpu")
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    tune(least_streamed_rows=0, least_pooled_bytes=1, least_device_piece_rows=1 << 14)
+    found = join_maximise(first, second, "e", backend="cuda")
+    same_table(found, expected)
+    assert columns.is_pinned(found.keys[0]) and id(in_place._owner(first.values)) in in_place._cells
+    same_table(maximise(found, found.scope[0], backend="cuda"), maximise(expected, expected.scope[0], backend="cpu"))
