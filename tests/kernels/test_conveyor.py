@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
@@ -174,6 +175,20 @@ def test_arrays_are_pinned_where_they_are_until_they_are_deleted(device, monkeyp
     del whole, pieces
     gc.collect()
     assert not device.pinned
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_unpins_nothing(device, monkeypatch):
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    whole = [np.arange(10_000)]
+    sums_of(device, pieces_of(whole, [5000, 5000]))
+    assert device.pinned
+    child = os.fork()
+    if child == 0:
+        whole.clear()
+        gc.collect()
+        os._exit(0 if device.pinned else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ until its array is deleted (67 GB/s), so that later operators on the same tables
 from __future__ import annotations
 
 import mmap
+import os
 import threading
 import weakref
 from typing import Any
@@ -22,6 +23,8 @@ LEAST_BYTES = 1 << 22
 
 _cells: dict[int, set[int]] = {}
 """Of each array with memory pinned here, by its identity: addresses of the pinned cells."""
+
+os.register_at_fork(after_in_child=_cells.clear)  # a child has copies that are not pinned
 
 _lock = threading.Lock()
 
@@ -62,7 +65,7 @@ def _pinned(column: NDArray[Any]) -> bool:
 
 def _let_go(number: int) -> None:
     """Unpin the memory of an array that is being deleted."""
-    for address in _cells.pop(number):
+    for address in _cells.pop(number, ()):
         unpin(address)
 
 
