@@ -9,6 +9,7 @@ clique for each variable.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,8 +24,9 @@ from oocbe.junction_trees.compiled import CompiledTree, tree_of
 from oocbe.junction_trees.sweeping import blank, collect
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.value_removal import remove_values
-from oocbe.runtime.deadline import looked
+from oocbe.runtime.deadline import current, looked
 from oocbe.runtime.framed import Framed
 
 
@@ -200,13 +202,24 @@ def constrained_order(problem: Problem, last: Collection[int], known_order: Sequ
     """An elimination order in which some variables come last.
 
     The one with the fewest cells in all cliques: of each greedy criterion, and ``known_order``, an order of all
-    variables, with these variables moved to its end.
+    variables, with these variables moved to its end. Windows of it are then ordered anew, for at most half a second,
+    and a share of the time left and of the predicted time of elimination.
     """
     graph, is_last = PrimalGraph(problem), np.zeros(len(problem.sizes), dtype=np.int64)
     is_last[list(last)] = 1
     factors = np.where(is_last, LAST_FACTOR, 1.0)
     orders = [graph.greedy_order(code, 0, factors=factors, floor=LEAST_SCORE)[0] for code in CRITERIA.values()]
     orders += [np.array(known_order, dtype=np.int64)] if known_order else []
-    orders = [order[np.argsort(is_last[order], kind="stable")] for order in orders]  # hubs come last in greedy ones
-    found: list[int] = min(orders, key=lambda order: float(graph.cells_along(order).sum())).tolist()
-    return found
+
+    def judged(order: NDArray[np.int64]) -> tuple[float, list[int]]:
+        order = order[np.argsort(is_last[order], kind="stable")]  # hubs come last in greedy ones
+        return float(graph.cells_along(order).sum()), order.tolist()
+
+    (cells, best), begin, deadline = min(map(judged, orders)), time.perf_counter(), current()
+    longest = min(tuning().first_order_seconds, math.inf if deadline is None else deadline.remaining / 8)
+    for seed in range(tuning().group_orders if cells < math.inf else 0):
+        if time.perf_counter() - begin > min(longest, tuning().search_share * tuning().cell_seconds * cells):
+            break
+        given = np.array(best)
+        cells, best = min((cells, best), judged(graph.improved_order(given, graph.cells_along(given), seed)))
+    return best

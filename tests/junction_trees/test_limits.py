@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tracemalloc
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.orders.order import judge_order
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan import plan
 from oocbe.errors import FormatError, LimitError, ResourceError, TimeLimitError
 from oocbe.junction_trees import compiled, support
@@ -176,6 +178,23 @@ def test_variables_that_come_last_come_after_a_hub():
     assert sorted(order) == list(range(count))
     assert set(order[-2:]) == {5, 7}
     assert constrained_order(chain([2] * 5), {1}, known_order=[0, 1, 2, 3, 4])[-1] == 1
+
+
+def test_windows_improve_a_constrained_order(tune):
+    """A fifth of a grid's variables comes last."""
+    side = 12
+    pairs = [(v, v + 1) for v in range(side * side) if v % side < side - 1]
+    pairs += [(v, v + side) for v in range(side * side - side)]
+    functions = tuple(Function.from_array(p, np.ones((2, 2))) for p in pairs)
+    grid = Problem(tuple(Variable(f"x{v}", 2) for v in range(side * side)), functions, semiring=SUM_PRODUCT)
+    last = set(np.random.default_rng(0).choice(side * side, side * side // 5, replace=False).tolist())
+    cells = []
+    for orders in (0, 60):
+        tune(cell_seconds=1.0, first_order_seconds=math.inf, group_orders=orders)
+        order = constrained_order(grid, last)
+        assert set(order[-len(last) :]) == last
+        cells.append(PrimalGraph(grid).cells_along(np.array(order)).sum())
+    assert cells[1] < cells[0] / 2
 
 
 def test_each_step_of_making_a_tree_looks_at_the_deadline():

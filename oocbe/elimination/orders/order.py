@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,6 @@ problems use their whole search time: for them a better order saves more than th
 
 MANY_ROWS_A_SECOND = 40_000_000.0
 """Predicted rows a second of large problems without bounds: 15 to 40 million were measured on two cores."""
-
 
 SECONDS_A_BUCKET, MESSAGE_ROWS_A_SECOND, MESSAGE_CELLS_A_SECOND = 2e-3, 4e6, 5e7
 """Model of a plan's time without a device: seconds a bucket, predicted message rows and complete cells a second.
@@ -137,12 +136,8 @@ CRITERIA = {
 """Codes of the greedy heuristics."""
 
 
-class Heuristic(Protocol):
-    """Computes one order from a seed; its rest is arbitrary once buckets exceed ``most`` assignments."""
-
-    def __call__(  # noqa: D102
-        self, graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED
-    ) -> NDArray[np.int64]: ...
+Heuristic = Callable[..., NDArray[np.int64]]
+"""Computes one order of a graph from a seed; its rest is arbitrary once buckets exceed ``most`` assignments."""
 
 
 def _greedy(
@@ -151,13 +146,9 @@ def _greedy(
     return graph.greedy_order(criterion, seed, most, flags=flags)[0]
 
 
-def _linear(graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
-    return graph.linear_order(seed, most, flags)
-
-
 HEURISTICS: dict[str, Heuristic] = {
     **{name: partial(_greedy, criterion) for name, criterion in CRITERIA.items()},
-    "linear": _linear,
+    "linear": ScopeGraph.linear_order,
 }
 """Heuristics by name."""
 
@@ -216,8 +207,7 @@ def search_orders(
     tried: set[tuple[str, bytes]] = set()
     candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
-    wish = min(seconds, tuning().longest_search_share * deadline.remaining)
-    wish = wish if wish > tuning().first_order_seconds else 0.0
+    wish = min(seconds * (seconds > tuning().first_order_seconds), tuning().longest_search_share * deadline.remaining)
     # Without constraints that make rows fewer than assignments, an order with too many assignments is not completed.
     most_cells = tuning().probe_margin * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
     with OrderFlags(graph, seconds, longest) as flags:

@@ -159,8 +159,7 @@ class ScopeGraph:
             if bits < least:
                 best, least = order, bits
         check_deadline()
-        found: NDArray[np.int64] = best
-        return found
+        return np.asarray(best)
 
     def dissected_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
         """A nested dissection (:mod:`oocbe.kernels.cpu.orders.dissection`) with parts and separators by min-fill."""
