@@ -215,11 +215,11 @@ class _Orders:
         self._graph = ScopeGraph("a case", numbered, sizes[self._variables].tolist())
 
     def order(self, seed: int, best: Order | None = None) -> Order:
-        """The order of a seed: greedy without a best one, else another heuristic's, or mostly windows of the best."""
+        """The order of a seed: of the first ones greedy, as further loops take time to load; then mostly windows."""
         graph = self._graph
-        if best is None or seed == 1:
-            order, _ = graph.greedy_order(greedy.WEIGHTED_MIN_FILL if best is None else greedy.MIN_FILL, seed)
-        elif seed == 2:
+        if best is None or seed < 8:
+            order, _ = graph.greedy_order(greedy.MIN_FILL if seed % 2 else greedy.WEIGHTED_MIN_FILL, seed)
+        elif seed == 8:
             order = graph.linear_order(seed)
         elif seed % 4 == 3:
             order = graph.dissected_order(seed)
