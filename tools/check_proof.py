@@ -122,8 +122,8 @@ class Checker:
         self.objective: Terms | None = None
         self.constant = 0
         self.live: dict[int, Line] = {}
-        self.uses: dict[str, set[int]] = {}
-        self.names: set[str] = set()
+        self.names: set[str] = set()  # that are not fresh
+        self.fresh, self.defining = "", list[Line]()  # the variable of the latest red, and its constraints
         self.best: int | None = None
         self.is_satisfied = False
         self.last = 0
@@ -148,18 +148,13 @@ class Checker:
             for line in constraints(words):
                 self.add(line)
         self.count = self.last
-        # Variables of the formula are never fresh; states are, and are indexed by their constraints.
-        self.names = {name for line in self.live.values() for name in line.terms} | set(self.objective or ())
-        self.names |= self.preserved or set()
-        self.uses = {}
+        self.names |= {*(self.objective or ()), *(self.preserved or ())}
 
     def add(self, line: Line) -> None:
         """Add a constraint with the next number."""
         self.last += 1
         self.live[self.last] = line
-        for name in line.terms:
-            if name not in self.names:
-                self.uses.setdefault(name, set()).add(self.last)
+        self.names.update(line.terms)
 
     def get(self, word: str) -> Line:
         """A live constraint."""
@@ -224,20 +219,24 @@ class Checker:
         need(len(found) == 1 and most < degree, "the latest pol does not imply the constraint")
         return found[0]
 
-    def redundance(self, text: str) -> Line:
-        """A constraint that holds once a fresh variable has a value."""
+    def redundance(self, text: str) -> None:
+        """Add a constraint that holds once a variable, which only the lines before may define, has a value."""
         left, separator, right = text.partition(";")
         found = constraints(left.split())
         words = [word for word in right.split() if word not in ("->", ";")]
         need(bool(separator) and len(found) == 1 and len(words) == 2 and words[1] in ("0", "1"), "expected x -> 0 or 1")
         (name, is_negated), value, line = literal(words[0]), int(words[1]), found[0]
-        need(not is_negated and name not in self.names, f"{name} is a variable of the formula")
+        if name != self.fresh:
+            self.names.add(self.fresh)
+            self.fresh, self.defining = name, []
+        need(not is_negated and name not in self.names, f"{name} is not fresh")
         forced = {**self.forced(line), name: value}
-        goals = [self.live[n] for n in self.uses.get(name, ()) if n in self.live]
-        for goal in [line, *goals]:
+        self.defining.append(line)
+        for goal in self.defining:
             low = sum(c * forced[n] if n in forced else min(c, 0) for n, c in goal.terms.items())
             need(low >= goal.degree, "a constraint that the witness does not satisfy")
-        return line
+        self.add(line)
+        self.names.discard(name)
 
     def solution(self, words: list[str]) -> Terms:
         """A full assignment that satisfies all live constraints."""
@@ -259,13 +258,12 @@ class Checker:
         elif rule == "rup":
             self.add(self.propagated(rest))
         elif rule == "red":
-            self.add(self.redundance(rest))
+            self.redundance(rest)
         elif rule == "del":
             need(bool(words) and words[0] == "id", "expected del id")
             for number in map(integer, words[1:]):
                 need(number > self.count and number in self.live, f"constraint {number} cannot be deleted")
-                for name in self.live.pop(number).terms:
-                    self.uses.get(name, set()).discard(number)
+                del self.live[number]
         elif rule == "f":
             need(words == [str(self.count)] and self.last == self.count, f"the formula has {self.count} constraints")
         elif rule in ("sol", "soli"):

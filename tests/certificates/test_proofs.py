@@ -376,7 +376,9 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
     ("proof", "why"),
     [
         ("f 2\nred 1 z1 >= 2 ; z1 -> 1\n", "witness"),
-        ("f 2\nred 1 x1 >= 1 ; x1 -> 1\n", "variable of the formula"),
+        ("f 2\nred 1 x1 >= 1 ; x1 -> 1\n", "x1 is not fresh"),
+        ("f 2\nred 1 z 1 x1 >= 1 ; z -> 1\npol 3 2 *\nred 1 ~z 1 ~x1 >= 1 ; z -> 0\n", "z is not fresh"),
+        ("f 2\nred 1 z 1 x1 >= 1 ; z -> 1\nred 1 y 1 x1 >= 1 ; y -> 1\nred 1 ~z 1 y >= 1 ; z -> 0\n", "z is not fresh"),
         ("f 2\nred 1 ~z1 1 x1 >= 2 ; z1 -> 0\n", "witness"),
         ("f 2\nred 1 z1 1 x1 >= 1 ; z1 -> 1\nred 1 ~z1 >= 1 ; z1 -> 0\n", "witness"),
         ("f 2\ndel id 1\n", "cannot be deleted"),
