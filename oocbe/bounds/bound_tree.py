@@ -28,7 +28,7 @@ SCALE = 1 << 8
 NEVER = np.iinfo(np.int64).max
 """Cost of a forbidden tuple."""
 
-MOST_NUMBERS = 20_000_000
+MOST_NUMBERS = 40_000_000
 """Shares of all nodes of a search at most, 8 bytes each."""
 
 PASSES = 30
