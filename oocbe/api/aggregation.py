@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oocbe.api.contraction import ContractionPath, Contractions, Explain, Expression, Positions, path_of
+from oocbe.api.contraction import ContractionPath, Contractions, Explain, Expression, path_of
 from oocbe.errors import ModelError, ResourceError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.tracing.recorder import READER, span
-from oocbe.tables.arrow import from_labels
+from oocbe.tables.arrow import from_labels, value_kind
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
@@ -65,7 +65,6 @@ def aggregate(
     within: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     drop_nulls: bool = False,
-    optimize: str | Sequence[Positions] = "auto",
     memory: int | str | None = None,
     backend: str | None = None,
     output: str | Path | None = None,
@@ -94,7 +93,6 @@ def aggregate(
         aggregates: the least of ``min``, otherwise the greatest.
     rename : new names of columns, in all sources that have them. drop_nulls : whether to skip rows with missing entries
         in a column read; otherwise they are refused.
-    optimize : order of the joins, see :func:`oocbe.einsum_path`.
     memory : limit in bytes (or text such as ``2GiB``); larger tables go to a scratch folder. None: 80 % of what the
         machine has. backend : ``cpu``, ``cuda`` or ``auto``.
     output : folder of a new stored table for the result.
@@ -150,6 +148,10 @@ def aggregate(
             names = {parts[0]: [values] * len(sources) if values is None or isinstance(values, str) else list(values)}
             if len(names[parts[0]]) != len(sources):
                 raise UsageError(f"aggregate: values: {len(names[parts[0]])} columns for {len(sources)} sources")
+            for source, value in zip(read, names[parts[0]], strict=True) if aggregate != "count" else ():
+                if isinstance(source, ColumnSource) and value not in (None, *source.names):
+                    known = f"there are: {', '.join(source.names)}; values names it, None if there is none"
+                    raise ModelError(f"{source.what}: there is no column {value!r} of values; {known}")
         else:
             names = {part: [part.column if part.column in own else None for own in there] for part in parts}
             for part in parts:
@@ -160,7 +162,7 @@ def aggregate(
         if on is None:
             of_any = set().union(*valued) if asked else set()
             on = [name for name in _shared(columns) if name not in of_any]
-        kept = {part: _needed(columns, read, [*group_by, *part.others], on) for part in parts}
+        kept = {part: _needed(columns, read, [*group_by, *part.other], on) for part in parts}
         every = [_every([own[number] for own in kept.values()]) for number in range(len(read))]
         for number, (source, own, of) in enumerate(zip(read, every, valued, strict=True)):
             if isinstance(source, ColumnSource):
@@ -169,9 +171,9 @@ def aggregate(
         domains = _domains(read, every, limit)
         found: dict[_Part, Any] = {}
         for part in parts:
-            place = folder / f"{len(found)}"
+            place, label = folder / f"{len(found)}", " ".join(filter(None, (part.how, part.column, *part.other)))
             place.mkdir()
-            semiring = _semiring(part.how if part.other is None else part.how.removeprefix("arg"), combine)
+            semiring = _semiring(part.how.removeprefix("arg") if part.other else part.how, combine)
             tables: list[Any] = []
             for number, (source, value, kept_here) in enumerate(zip(read, names[part], kept[part], strict=True)):
                 taken = None if part.how == "count" else value
@@ -185,10 +187,10 @@ def aggregate(
                     tables.append(_in_semiring(source, semiring, taken is not None))
                 if explain:
                     text = f"{tables[-1].rows:,} keys ({' '.join(kept_here)}) in {perf_counter() - begin:.3f} s"
-                    explain(f"{part}: source {number}, {text}")
-            path = _path(tables, [*group_by, *part.others], optimize)
+                    explain(f"{label}: source {number}, {text}")
+            path = _path(tables, [*group_by, *part.other])
             if explain:
-                explain(f"{part}: {path}")
+                explain(f"{label}: {path}")
             table = Contractions(path, limit, backend, closed).run(tables, output, explain=explain)
             found[part] = _in_memory(table, limit) if output is None else table
         if single or output is not None:
@@ -200,24 +202,16 @@ def aggregate(
 
 
 class _Part(NamedTuple):
-    """An aggregate of a column, and for argmax the column whose entry is asked for."""
+    """An aggregate of a column, and for argmax the other column whose entry is asked for."""
 
     how: str
     column: str | None = None
-    other: str | None = None
+    other: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Aggregates from which it is computed."""
         return ("sum", "count") if self.how == "mean" else (self.how,)
-
-    @property
-    def others(self) -> list[str]:
-        """Columns of its groups in addition to those of the result."""
-        return [] if self.other is None else [self.other]
-
-    def __str__(self) -> str:
-        return " ".join(word for word in self if word is not None)
 
 
 def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) -> dict[str, _Part]:
@@ -229,7 +223,7 @@ def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) ->
             raise UsageError(
                 f"aggregate: {name!r}: give 'count', or a pair of aggregate and column, or ('argmax', column, other)"
             )
-        asked[name] = _Part(how, *columns)
+        asked[name] = _Part(how, columns[0] if columns else None, tuple(columns[1:]))
     if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
         raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
     return asked
@@ -259,17 +253,17 @@ def _columns_of(found: Mapping[_Part, Any], asked: Mapping[str, _Part], group_by
     arrow = pyarrow()
     shown = {}
     for part, table in found.items():
-        names = [*group_by, *part.others]
+        names = [*group_by, *part.other]
         rows = table.to_arrow(ROW_VALUES) if names else arrow.table({ROW_VALUES: table.values})
         columns = {name: from_labels(rows.column(name), types.get(name)) for name in names}
         rows = arrow.table({**columns, ROW_VALUES: rows.column(ROW_VALUES)})
-        if part.other is not None:
+        if part.other:
             rows = _best(rows, 1, group_by, ROW_VALUES, part.how == "argmin")
         shown[part] = rows.sort_by([(name, "ascending") for name in group_by]) if group_by else rows
     groups = next(iter(shown.values()))
     made = {name: groups.column(name) for name in group_by}
     for name, (how, column, other) in asked.items():
-        own = [shown[_Part(kind, column, other)].column(other or ROW_VALUES) for kind in _Part(how, column).kinds]
+        own = [shown[_Part(kind, column, other)].column([*other, ROW_VALUES][0]) for kind in _Part(how, column).kinds]
         made[name] = own[0] if len(own) == 1 else compute.divide(compute.cast(own[0], "float64"), own[1])
     return arrow.table(made)
 
@@ -358,11 +352,6 @@ class _Reading(NamedTuple):
 
     def table(self, folder: Path) -> Table | StoredTable:
         """One row for each key, in memory; or in ``folder``, where a key may occur again."""
-        if self.value is not None and self.value not in self.source.names:
-            raise ModelError(
-                f"{self.source.what}: there is no column {self.value!r} of values; there are: "
-                f"{', '.join(self.source.names)}; values names it, and is None for a source without"
-            )
         arrow = pyarrow()
         wanted = [*self.names, *([] if self.value is None else [self.value])]
         # Batches without a column have no number of rows, so at least one is read.
@@ -400,6 +389,7 @@ class _Reading(NamedTuple):
             numbers = pyarrow().array(np.full(data.num_rows, self.semiring.one, dtype=np.int64))
         else:
             numbers = data.column(self.value)
+            value_kind(self.value, numbers.type, self.source.what)
             if pyarrow().types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
                 raise ModelError(f"{self.source.what}: column {self.value} has NaN, which has no place in an order")
         return data.select(self.names).append_column(ROW_VALUES, numbers)
@@ -430,7 +420,7 @@ def _in_semiring(table: Any, semiring: Semiring, is_valued: bool) -> Any:
     return replace(table, values=table.values if is_valued else neutral, semiring=semiring)
 
 
-def _path(tables: Sequence[Any], group_by: Sequence[str], optimize: str | Sequence[Positions]) -> ContractionPath:
+def _path(tables: Sequence[Any], group_by: Sequence[str]) -> ContractionPath:
     sizes: dict[str, int] = {}
     for table in tables:
         for name, size in zip(table.scope, table.layout.sizes, strict=True):
@@ -439,4 +429,4 @@ def _path(tables: Sequence[Any], group_by: Sequence[str], optimize: str | Sequen
                     f"aggregate: variable {name!r} has {sizes[name]} values in one table, {size} in another"
                 )
     expression = Expression(tuple(tuple(table.scope) for table in tables), tuple(group_by), sizes)
-    return path_of(expression, optimize, [table.rows for table in tables])
+    return path_of(expression, rows=[table.rows for table in tables])

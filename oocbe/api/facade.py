@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
 from oocbe.model.settings.options import SolveOptions
@@ -255,15 +254,14 @@ def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnVal
 def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem, read if a path is given, and propagated if its domains are infinite otherwise.
 
-    Raises UsageError: it is neither a problem nor a path, or evidence that does not match the problem. Errors of
+    Raises UsageError: it is neither a problem, a path nor a network, or evidence that does not match the problem. Errors of
     :func:`oocbe.read`.
     """
     if isinstance(problem, str | Path):
         return read_finite(problem, None, evidence)
-    from oocbe.model.problem import Problem
+    from oocbe.formats.networks import problem_of
 
-    if not isinstance(problem, Problem):
-        raise UsageError(f"expected a Problem (oocbe.read makes one of a file) or a path, not {type(problem).__name__}")
+    problem = problem_of(problem)
     if evidence is None:
         return problem
     from oocbe.formats.uai import evidence_of

@@ -266,8 +266,8 @@ RECORDS = {
 """Description of a folder, by the name of a file in it."""
 
 SUFFIXES = {
-    ".parquet": "a table, no problem; make a stored table of it by `oocbe convert`, and join that by oocbe.join_sum "
-    "and its like",
+    ".parquet": "a table, no problem; `oocbe join` and oocbe.aggregate join it with others",
+    ".zst": "compressed by Zstandard, which is not read by oocbe; decompress it by `zstd -d`, or use .gz or .xz",
     ".csv": "a table, no problem; `oocbe query --cases` takes one of cases, `oocbe join` any",
     ".json": 'not a problem, as it does not begin with {"problem":, like cost function networks; `oocbe query '
     "--cases` takes cases, and `oocbe verify FILE SOLUTION` what a solve has printed",

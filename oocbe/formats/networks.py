@@ -20,6 +20,15 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 
 
+def problem_of(given: Any) -> Problem:
+    """A problem as it is, or that of a network of pyAgrum or pgmpy; UsageError for anything else."""
+    of = {"pyagrum": from_pyagrum, "pgmpy": from_pgmpy}.get(type(given).__module__.partition(".")[0])
+    if of is None and not isinstance(given, Problem):
+        kinds = "a Problem (oocbe.read makes one of a file), a path, or a network of pyAgrum or pgmpy"
+        raise UsageError(f"expected {kinds}, not {type(given).__name__}")
+    return given if of is None else of(given)
+
+
 def from_pyagrum(network: Any, name: str | None = None) -> Problem:
     """The problem of a ``pyagrum.BayesNet`` or ``pyagrum.MarkovRandomField``.
 

@@ -14,7 +14,7 @@ from oocbe.errors import UsageError
 from oocbe.model.names import value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
-from oocbe.tables.frames import arrow_of, is_frame
+from oocbe.tables.frames import arrow_of
 
 Value = str | float
 """A value's label, or its position (:func:`oocbe.model.names.value_index`)."""
@@ -115,8 +115,8 @@ def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = Non
         return given
     if isinstance(given, np.ndarray):
         observed = _checked(problem, given)
-    elif is_frame(given):
-        observed = _of_frame(problem, arrow_of(given))
+    elif (table := arrow_of(given)) is not None:
+        observed = _of_frame(problem, table)
     else:
         observed = _listed(problem, given)
     soft = {}

@@ -15,6 +15,7 @@ from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.bif import conditionals
+from oocbe.formats.networks import problem_of
 from oocbe.formats.registry import read
 from oocbe.junction_trees.answers import Assignments, Factor, labels_of
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, joint_of_cases
@@ -88,7 +89,7 @@ class JunctionTree:
         wanted = parse_order("order", order) if isinstance(order, str | Path) else list(order)
         most = parse_bytes("memory", memory)
         self._memory = default_memory_limit() if most is None else most
-        loaded = read(problem, memory=self._memory) if isinstance(problem, str | Path) else problem
+        loaded = read(problem, memory=self._memory) if isinstance(problem, str | Path) else problem_of(problem)
         loaded.refuse_question("a junction tree")
         self._problem = tabulated(weighted(reduce_arity(loaded), temperature))
         limit, start = parse_seconds("order_seconds", order_seconds), parse_integer("seed", seed)

@@ -30,7 +30,10 @@ def arrow_table(data: object) -> Any:
     if isinstance(data, arrow.Table):
         return data
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return arrow.table(data)
+        try:
+            return arrow.table(data)
+        except arrow.ArrowException as error:
+            raise ModelError(f"{type(data).__name__}: cannot be read as columns of one type each: {error}") from None
     raise UsageError(
         f"{type(data).__name__} has neither __arrow_c_stream__ nor __arrow_c_array__, by which tables are "
         f"exchanged{'; give what its collect() returns' if hasattr(data, 'collect') else ''}"
@@ -182,8 +185,8 @@ def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
 
         row = data.is_null().index(arrow.scalar(True)).as_py()
         raise ModelError(
-            f"{what}: column {name}, {row_of(first + row)}: nothing is there (null); drop such rows (of Parquet "
-            "by drop_nulls, `oocbe convert --drop-nulls`), or fill them"
+            f"{what}: column {name}, {row_of(first + row)}: nothing is there (null); drop such rows "
+            "(drop_nulls, --drop-nulls), or fill them"
         )
 
 
@@ -200,8 +203,7 @@ def numbers_of(name: str, data: Any, what: str, first: int = 0) -> NDArray[Any]:
     kind = data.type
     if arrow.types.is_decimal(kind):
         return arrow_decimals(name, data, what, first)
-    value_kind(name, kind, what)
-    return _numbers(data)
+    return _numbers(data).astype(value_kind(name, kind, what), copy=False)
 
 
 def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
@@ -210,6 +212,8 @@ def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
 
     if arrow.types.is_decimal(kind):
         return decimal_dtype(kind.scale)
+    if arrow.types.is_null(kind):  # there are no rows, as missing entries are refused
+        return np.dtype(np.int64)
     if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
         raise ModelError(
             f"{what}: column {name} is of type {kind}; values are integers, floats or decimals: cast it before"

@@ -47,11 +47,10 @@ def of_polars(frame: Any) -> Any:
     return arrow_table(frame)
 
 
-def is_frame(given: object) -> bool:
-    """Whether an object is a data frame, or a table of Arrow: all that :func:`arrow_of` reads."""
-    return any(hasattr(given, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
-
-
-def arrow_of(frame: Any) -> Any:
-    """A pyarrow.Table of pandas, Polars or Arrow's interface; errors as :func:`of_pandas`, :func:`of_polars`."""
-    return of_pandas(frame) if hasattr(frame, "set_axis") else arrow_table(frame)
+def arrow_of(given: Any) -> Any:
+    """A pyarrow.Table of a data frame of pandas or Polars, or of an object with Arrow's interface; None for others.
+    Errors as of :func:`of_pandas`, :func:`of_polars`.
+    """
+    if hasattr(given, "set_axis"):
+        return of_pandas(given)
+    return arrow_table(given) if any(hasattr(given, f"__arrow_c_{name}__") for name in ("stream", "array")) else None

@@ -345,9 +345,10 @@ def source_of(
     Raises UsageError: no such file, or an object without such an interface; FormatError: not a Parquet file;
     ModelError: two columns with the same name.
     """
+    paths = given if isinstance(given, list | tuple) else [given]
     data: Columns = given
-    if not isinstance(given, Query):
-        data = _stored(given) if isinstance(given, str | Path | list | tuple) else _Held(arrow_table(given))
+    if not isinstance(given, Query | _Held):
+        data = _stored(given) if all(isinstance(p, str | Path) for p in paths) else _Held(arrow_table(given))
     columns: dict[str, str] = {}
     for column in data.schema.names:
         name = (rename or {}).get(column, column)
@@ -375,7 +376,7 @@ def opened(source: Any) -> Any:
         raise UsageError(f"{source}: there is no such file")
     delimiter = "\t" if str(source).lower().endswith(".tsv") else ","
     try:
-        return csv.read_csv(source, parse_options=csv.ParseOptions(delimiter=delimiter))
+        return _Held(csv.read_csv(source, parse_options=csv.ParseOptions(delimiter=delimiter)), str(source))
     except arrow.ArrowInvalid as error:
         raise FormatError(source, None, str(error)) from None
 

@@ -112,7 +112,7 @@ def test_columns_that_are_not_joined_are_ignored_and_tables_may_be_mixed():
 
 def test_what_is_refused():
     missing = pd.DataFrame({"a": [0, 1], "value": [1.0, np.nan]})
-    with pytest.raises(ModelError, match=r"column value, row 1 .* drop_nulls"):
+    with pytest.raises(ModelError, match=r"column value, row 1 .*drop_nulls"):
         oocbe.aggregate(missing, group_by=["a"])
     assert found_in(oocbe.aggregate(missing, group_by=["a"], drop_nulls=True), ["a"]) == {(0,): 1.0}
     with pytest.raises(ModelError, match="column value has NaN"):
@@ -348,3 +348,21 @@ def test_a_key_may_be_called_value():
     found = oocbe.aggregate(sales, group_by=["value"], aggregate={"best": ("max", "gain")})
     assert found.to_pylist() == [{"value": 3, "best": 9}, {"value": 4, "best": 4}]
     assert oocbe.aggregate(sales, group_by=["value"], values="gain").to_dict() == {(3,): 9, (4,): 4}
+
+
+def test_wrong_sources_are_refused_by_name(tmp_path):
+    one = pa.table({"shop": ["a"], "gain": [1.5]})
+    with pytest.raises(ModelError, match="no column 'profit' of values; there are: shop, gain"):
+        oocbe.aggregate(one, one, group_by=["shop"], values="profit")
+    with pytest.raises(ModelError, match="column shop is of type string; values are integers"):
+        oocbe.aggregate(one, group_by=[], values="shop")
+    with pytest.raises(ModelError, match="DataFrame: cannot be read as columns of one type each"):
+        oocbe.aggregate(pd.DataFrame({"shop": ["a", 1], "gain": [1, 2]}), group_by=["shop"], values="gain")
+    with pytest.raises(UsageError, match="list has neither __arrow_c_stream__"):
+        oocbe.aggregate([{"shop": "a", "gain": 1}], group_by=["shop"], values="gain")
+    path = tmp_path / "sales.csv"
+    path.write_text("shop,gain\na,5\nb,\n")
+    with pytest.raises(ModelError, match=r"sales.csv: column gain, row 1 .* \(drop_nulls, --drop-nulls\)"):
+        oocbe.aggregate(path, group_by=["shop"], values="gain")
+    path.write_text("shop,gain\n")
+    assert oocbe.aggregate(path, group_by=["shop"], values="gain").rows == 0

@@ -23,6 +23,8 @@ def test_posteriors_are_those_of_pyagrum(tmp_path):
     peer.setEvidence({"d": "q"})
     peer.makeInference()
     ours = oocbe.marginals(problem, evidence={"d": "q"}).marginals_by_name
+    assert oocbe.marginals(network, evidence={"d": "q"}).marginals_by_name == ours
+    assert oocbe.JunctionTree(network).problem.variables == problem.variables
     for name in "abc":
         assert list(ours[name].values()) == pytest.approx(peer.posterior(name).tolist(), abs=1e-12)
     oocbe.write(problem, tmp_path / "n.bif")
@@ -182,6 +184,9 @@ def test_what_is_no_network_is_refused():
         oocbe.from_pyagrum({})
     with pytest.raises(UsageError, match="from_pgmpy: list is no network of pgmpy"):
         oocbe.from_pgmpy([])
+    for call in (oocbe.marginals, oocbe.JunctionTree, oocbe.solve):
+        with pytest.raises(UsageError, match=r"expected a Problem .*, or a network of pyAgrum or pgmpy, not list"):
+            call([])
     with pytest.raises(UsageError, match="variable 'snow' has no table"):
         oocbe.from_pgmpy(Network(["rain", "grass", "snow"], LAWN))
     other = Table(["rain"], [0.5, 0.5], {"rain": ["no", "yes"]})
