@@ -254,8 +254,8 @@ def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnVal
 def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem, read if a path is given, and propagated if its domains are infinite otherwise.
 
-    Raises UsageError: it is neither a problem, a path nor a network, or evidence that does not match the problem. Errors of
-    :func:`oocbe.read`.
+    Raises UsageError: it is neither a problem, a path nor a network, or evidence that does not match the problem.
+    Errors of :func:`oocbe.read`.
     """
     if isinstance(problem, str | Path):
         return read_finite(problem, None, evidence)
