@@ -73,7 +73,7 @@ COMMANDS = {
     "dcop/pydcop/ising_5x5.yaml": "dcop",
     "dcop/pydcop/graph_coloring1.yaml": "dcop --z 2",
     "mps/p0201.mps.gz": "solve",
-    "mps/bell5.mps.gz": "solve",
+    "mps/p0548.mps.gz": "solve",
     "mps/p2756.opb.gz": "solve",
     "mps/enigma.mps.gz": "solve --task count",
     "mps/stocfor3.mps.gz": "propagate",
