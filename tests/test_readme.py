@@ -77,7 +77,7 @@ def test_every_public_name_has_one_place_on_the_pages_of_the_library() -> None:
 def test_the_parquet_join_runs_as_it_is_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    block = next(b for b in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "sales" in b)
+    block = next(b for b in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "sales.parquet" in b)
     assert len([line for line in block.splitlines() if line]) <= 8
     monkeypatch.chdir(tmp_path)
     sales = {"shop": ["b", "a", "a"], "day": [0, 1, 2], "gain": [1, 2, 3]}

@@ -156,7 +156,8 @@ def aggregate(
             names = {part: [part.column if part.column in own else None for own in there] for part in parts}
             for part in parts:
                 if part.column is not None and not any(names[part]):
-                    raise ModelError(f"aggregate: {part.how}: no source has a column {part.column!r}")
+                    known = f"no source has a column {part.column!r}; there are: {', '.join(_every(there))}"
+                    raise ModelError(f"aggregate: {part.how}: {known}")
         valued = [{own[number] for own in names.values()} for number in range(len(read))]
         columns = [[name for name in own if name not in of] for own, of in zip(there, valued, strict=True)]
         if on is None:

@@ -79,7 +79,7 @@ def query(
     options: SolveOptions,
 ) -> None:
     """Answer cases from a junction tree: posteriors of variables, and the probability of the evidence of each case."""
-    from oocbe.errors import UsageError
+    from oocbe.errors import UsageError, amount
     from oocbe.formats.files import without_compression, write_bytes
     from oocbe.junction_trees.case_files import (
         UAI_SUFFIXES,
@@ -126,7 +126,7 @@ def query(
         else:
             write_bytes(out, parquet_of(found) if suffix == ".parquet" else table_of(found).encode())
     if out is not None:
-        note(f"wrote {out}: {len(known):,} cases")
+        note(f"wrote {out}: {amount(len(known), 'case')}")
     if prints_json():
         written = None if out is None else str(out)
         print_json({"schema_version": 1, "cases": len(known), "output": written, "answers": answers})

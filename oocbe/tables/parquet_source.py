@@ -7,9 +7,11 @@ handle either.
 from __future__ import annotations
 
 import errno
+import lzma
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -306,11 +308,7 @@ class Query:
     """A lazy frame of Polars or a relation of DuckDB; it is run for each pass over some of its columns."""
 
     data: Any
-
-    @property
-    def what(self) -> str:
-        """Its kind, for messages."""
-        return type(self.data).__name__
+    what: str = "query"
 
     @cached_property
     def schema(self) -> Any:
@@ -362,22 +360,24 @@ def source_of(
 
 
 def opened(source: Any) -> Any:
-    """A source; the Arrow table of a CSV file (``.csv``, ``.csv.gz``, ``.tsv``), the :class:`Query` of a lazy frame or
-    relation. UsageError: no such file; FormatError: a damaged one.
+    """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
+    ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
+    Raises UsageError: no such file; FormatError: a damaged one.
     """
     if hasattr(source, "collect_batches") or (hasattr(source, "project") and hasattr(source, "__arrow_c_stream__")):
         return Query(source)
-    if not isinstance(source, str | Path) or not str(source).lower().endswith((".csv", ".csv.gz", ".tsv")):
+    kind = re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(source).lower())
+    if not isinstance(source, str | Path) or kind is None:
         return source
-    arrow = pyarrow()
     from pyarrow import csv
 
     if not Path(source).is_file():
         raise UsageError(f"{source}: there is no such file")
-    delimiter = "\t" if str(source).lower().endswith(".tsv") else ","
+    parsed = csv.ParseOptions(delimiter="\t" if kind[1] == "tsv" else ",")
     try:
-        return _Held(csv.read_csv(source, parse_options=csv.ParseOptions(delimiter=delimiter)), str(source))
-    except arrow.ArrowInvalid as error:
+        with lzma.open(source) if kind[3] == "xz" else nullcontext(source) as given:
+            return _Held(csv.read_csv(given, parse_options=parsed), str(source))
+    except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
         raise FormatError(source, None, str(error)) from None
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +14,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.errors import ModelError, ResourceError, UsageError, ValueRangeError
+from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -366,3 +370,16 @@ def test_wrong_sources_are_refused_by_name(tmp_path):
         oocbe.aggregate(path, group_by=["shop"], values="gain")
     path.write_text("shop,gain\n")
     assert oocbe.aggregate(path, group_by=["shop"], values="gain").rows == 0
+    with pytest.raises(ModelError, match="no source has a column 'cost'; there are: shop, gain"):
+        oocbe.aggregate(path, group_by=["shop"], aggregate={"m": ("max", "cost")})
+    for name in ("sales.csv.gz", "sales.csv.xz"):
+        (tmp_path / name).write_text("shop,gain\n")
+        with pytest.raises(FormatError, match=f"{name}: .+"):
+            oocbe.aggregate(tmp_path / name, group_by=["shop"], values="gain")
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_compressed_csv(module, tmp_path):
+    path = tmp_path / f"sales.csv.{ {gzip: 'gz', bz2: 'bz2', lzma: 'xz'}[module] }"
+    path.write_bytes(module.compress(b"shop,gain\r\na,5\r\na,7\r\n"))
+    assert oocbe.aggregate(path, group_by=["shop"], values="gain").to_dict() == {(0,): 7}
