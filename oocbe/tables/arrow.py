@@ -1,7 +1,7 @@
 """Conversion of tables to and from Arrow by pyarrow (an extra): whole tables, and pieces of larger ones.
 
 Accepted: objects with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface: pyarrow, pandas,
-Polars, DuckDB), or with ``__dataframe__``. Labels are exported as Arrow dictionaries, and read back in their order.
+Polars, DuckDB). Labels are exported as Arrow dictionaries, and read back in their order.
 
 Decimals as values become integers if they have no places behind the point, otherwise the nearest floats; or are
 refused. A float64 represents every decimal of up to 15 digits, and each of up to 2^53 units of its last place; reading

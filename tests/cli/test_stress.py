@@ -128,7 +128,7 @@ def test_stress_notices_a_wrong_kernel(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "flags", [["--plan"], ["--rows", "many"], ["--rows", "1.5"], ["--operator", "sort"], ["--sizes", "normal"]], ids=str
+    "flags", [["--rows", "many"], ["--rows", "1.5"], ["--operator", "sort"], ["--sizes", "normal"]], ids=str
 )
 def test_wrong_use(tmp_path, flags):
     assert call("stress", "--workdir", tmp_path, *flags).exit_code == 2
