@@ -202,8 +202,7 @@ def constrained_order(problem: Problem, last: Collection[int], known_order: Sequ
     """An elimination order in which some variables come last.
 
     The one with the fewest cells in all cliques: of each greedy criterion, and ``known_order``, an order of all
-    variables, with these variables moved to its end. Windows of it are then ordered anew, for at most half a second,
-    and a share of the time left and of the predicted time of elimination.
+    variables, with these variables moved to its end. Windows of it are ordered anew, for half a second at most.
     """
     graph, is_last = PrimalGraph(problem), np.zeros(len(problem.sizes), dtype=np.int64)
     is_last[list(last)] = 1

@@ -26,16 +26,25 @@ def waiting(monkeypatch, tune):
     monkeypatch.setattr("oocbe.junction_trees.tree.make_or_store", refuse)
 
 
-def test_the_order_of_a_large_case_is_near_that_of_a_longer_search(tune):
-    """Greedy orders alone have four times the cells of the best order of a grid."""
-    side, pair = 14, [[1.0, 0.5], [0.25, 0.75]]
+def grid(side):
     pairs = [(v, v + 1) for v in range(side * side) if v % side < side - 1]
     pairs += [(v, v + side) for v in range(side * side - side)]
     variables = tuple(oocbe.Variable(f"x{v}", 2) for v in range(side * side))
-    functions = tuple(oocbe.Function.from_array(p, pair) for p in pairs)
+    functions = tuple(oocbe.Function.from_array(p, [[1.0, 0.5], [0.25, 0.75]]) for p in pairs)
+    return oocbe.Problem(variables, functions, semiring=oocbe.SUM_PRODUCT)
+
+
+def test_the_order_of_a_large_case_is_near_that_of_a_longer_search(tune):
+    """Greedy orders alone have four times the cells of the best order of a grid."""
     tune(cell_seconds=1.0, group_orders=60)  # so that the search does not end with its time
-    asked = answer.QueryAnswer.of(oocbe.Problem(variables, functions, semiring=oocbe.SUM_PRODUCT))
-    assert asked.numbers(())[0] <= side + 2
+    assert answer.QueryAnswer.of(grid(14)).numbers(())[0] <= 16
+
+
+def test_the_search_for_an_order_goes_on_until_the_largest_clique_fits_the_memory(tune):
+    """Otherwise it would end at once, as elimination would take no time."""
+    tune(cell_seconds=1e-30, group_seconds=0.0, first_order_seconds=math.inf, group_orders=60)
+    assert answer.QueryAnswer.of(grid(14)).numbers(())[0] > 16
+    assert answer.QueryAnswer.of(grid(14)).seconds((), 24 << 17) < math.inf
 
 
 @pytest.mark.parametrize("in_logarithms", [False, True])

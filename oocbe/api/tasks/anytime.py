@@ -76,7 +76,7 @@ MOST_CELLS = 1e12
 PATIENCE = 20.0
 """Multiple of the estimated time of an elimination of relevant factors after which it is given up."""
 
-PLAN_SHARE = 0.07
+PLAN_SHARE = 0.1
 """Share of the time for a plan of the elimination of relevant factors; plans of wide networks take longer."""
 
 EXACT_SHARE = 0.8

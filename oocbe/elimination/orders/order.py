@@ -4,9 +4,8 @@ The cost of an order is the rows of its messages under the hard constraints, not
 by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
 (:mod:`oocbe.kernels.cpu.orders.estimate`), and the order with the fewest predicted rows in total wins; if joined cells
 of complete tables are cheap, it is the order whose buckets cost least in the cheaper form of each. The search goes on
-until the time limit. A limit of at most ``first_order_seconds`` ends earlier once the search has taken as long as
-elimination with the best order would: a better one could then save less than was already spent. A longer one is a wish
-for a good order, and ends early if the best one is certainly optimal.
+until the time limit. If that is at most ``first_order_seconds``, it ends once it has taken as long as elimination with
+the best order would, as a better one could save less; else only if the best one is certainly optimal.
 
 Every heuristic is tried once even if the limit is zero, as that takes milliseconds, except on graphs of thousands of
 variables. There min-degree, which is fast, runs first. After the limit and ``first_order_seconds``, min-degree also

@@ -156,8 +156,7 @@ class ScopeGraph:
         best, *least = linear_order(*graph, seed, math.log2(most), *limits)
         for sweep in range(1, tuning().linear_sweeps if flags.hurry[0] == 0 else 1):
             order, *bits = linear_order(*graph, seed + sweep, min(math.log2(most), least[0]), *limits)
-            if bits < least:
-                best, least = order, bits
+            best, least = (order, bits) if bits < least else (best, least)
         check_deadline()
         return np.asarray(best)
 

@@ -43,7 +43,7 @@ class QueryAnswer:
 
     def seconds(self, asked: Collection[int], memory: int) -> float:
         """Estimated seconds of an answer; infinite if it exceeds the memory limit, in bytes."""
-        return 0.0 if self._case is None else self._seconds(self._plan(asked), memory)
+        return 0.0 if self._case is None else self._seconds(self._plan(asked, memory), memory)
 
     def best_seconds(self, memory: int) -> float:
         """Estimated seconds of :meth:`best`; infinite if it exceeds the memory limit, in bytes."""
@@ -125,11 +125,11 @@ class QueryAnswer:
         """The plan of a best assignment, which joins all factors; None if every weight is 0."""
         return None if self._case is None else CasePlan(self._case, (), is_whole=True)
 
-    def _plan(self, asked: Collection[int]) -> CasePlan:
+    def _plan(self, asked: Collection[int], memory: float = math.inf) -> CasePlan:
         assert self._case is not None
         hidden = frozenset(v for v in asked if len(self._case.kept[v]) > 1)
         if hidden not in self._plans:
-            self._plans[hidden] = CasePlan(self._case, hidden)
+            self._plans[hidden] = CasePlan(self._case, hidden, memory=memory)
         return self._plans[hidden]
 
 

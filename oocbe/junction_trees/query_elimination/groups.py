@@ -55,6 +55,7 @@ class CasePlan:
     ----------
     case : the factors. asked : target variables, each with two or more remaining values.
     is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
+    memory : limit in bytes; if no order within it is found at once, the search takes longer.
 
     Attributes
     ----------
@@ -62,8 +63,8 @@ class CasePlan:
     free : variables in no factor, whose values have equal weights.
     """
 
-    def __init__(self, case: CaseFactors, asked: Collection[int], is_whole: bool = False) -> None:
-        self._case = case
+    def __init__(self, case: CaseFactors, asked: Collection[int], is_whole: bool = False, memory: float = 1e99) -> None:
+        self._case, self._most_cells = case, memory / tuning().cell_bytes
         self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
         self._scopes = [factor.scope for factor in case.factors]
         base, went = (set(range(len(self._scopes))), []) if is_whole else self._relevant(())
@@ -165,11 +166,13 @@ class CasePlan:
             return group
         orders, best = self._orders(group.factors), group.order
         begin, deadline = time.perf_counter(), current()
-        left = math.inf if deadline is None else deadline.remaining / 2
+        left = math.inf if deadline is None else 0.75 * deadline.remaining
         for seed in range(1, tuning().group_orders):
-            if time.perf_counter() - begin > min(left, tuning().search_share * tuning().cell_seconds * best.cost):
+            enough = tuning().search_share * tuning().cell_seconds * best.cost
+            enough = enough if best.largest <= self._most_cells else 4 * tuning().first_order_seconds
+            if time.perf_counter() - begin > min(left, enough):
                 break
-            best = min(best, orders.order(seed, best), key=lambda order: order.cost)
+            best = min(best, orders.order(seed, best), key=lambda order: (order.largest > self._most_cells, order.cost))
         return replace(group, order=best)
 
     def _orders(self, factors: Collection[int]) -> _Orders:
