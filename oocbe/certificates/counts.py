@@ -45,10 +45,11 @@ class CountProof(ProofTask):
     def __init__(
         self, task: str, problem: Problem, options: SolveOptions, proof: str | Path | None, opb: str | Path | None
     ) -> None:
-        question = problem.counting
-        if task != "count" or options.float_counts or (question is not None and question.weights):
+        question, what = problem.counting, "count in floats" if options.float_counts else task
+        if what != "count" or (question is not None and question.weights):
+            what = f"weighted {what}" if question is not None and question.weights else what
             raise UnsupportedError(
-                f"--proof, --opb: the {task} of {problem.name}, with its weights and options, is no number of solutions"
+                f"--proof, --opb: the {what} of {problem.name} is no number of solutions, of which a proof is a list"
             )
         hard = problem if options.semiring is None else problem.in_semiring(options.semiring)
         try:

@@ -53,7 +53,7 @@ class ProofTask:
     """The formula of a problem, made before its solve, and the files that are written.
 
     problem : as read. options : of the solve. proof, opb : paths of the files; None: not written. UsageError : a proof
-        without its formula, or in its file. UnsupportedError : as of :class:`~oocbe.certificates.opb.Formula`.
+        without its formula, or in its file. UnsupportedError : as of :class:`Formula`.
     """
 
     def __init__(

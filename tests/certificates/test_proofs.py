@@ -542,7 +542,7 @@ def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="is no number of solutions"):
         oocbe.k_best(DAILY, **files)
     weighted = CountQuestion("wmc", {"0": (Fraction(1, 2), Fraction(1, 2))})
-    with pytest.raises(UnsupportedError, match="is no number of solutions"):
+    with pytest.raises(UnsupportedError, match="the weighted count of problem is no number of solutions"):
         oocbe.count(replace(capacity(), counting=weighted), **files)
     assert not list(tmp_path.iterdir())
 
