@@ -166,42 +166,46 @@ class Checker:
 
     def polish(self, words: list[str]) -> Line:
         """A constraint in reverse Polish notation."""
-        stack: list[tuple[Terms, int] | int] = []
+        stack: list[tuple[Terms, int, int] | int] = []  # terms, degree, and the factor of both
+
+        def multiple() -> tuple[Terms, int, int]:
+            need(bool(stack) and not isinstance(stack[-1], int), "an operation without its constraint")
+            return stack.pop()  # type: ignore[return-value]
 
         def top() -> Line:
-            need(bool(stack) and not isinstance(stack[-1], int), "an operation without its constraint")
-            return Line(*stack.pop())  # type: ignore[misc]
+            terms, degree, factor = multiple()
+            return Line(terms if factor == 1 else {name: factor * c for name, c in terms.items()}, factor * degree)
 
         for place, word in enumerate(words):
             if word == "+":
-                b, a = top(), top()
-                if len(a.terms) < len(b.terms):
-                    a, b = b, a
-                terms = dict(a.terms) if not isinstance(a.terms, _Own) else a.terms
-                for name, c in b.terms.items():
-                    add(terms, name, c)
-                stack.append((_Own(terms) if not isinstance(terms, _Own) else terms, a.degree + b.degree))
+                (more, degree, factor), a = multiple(), top()
+                terms = a.terms if isinstance(a.terms, _Own) else _Own(a.terms)
+                for name, c in more.items():  # most of the time of a check
+                    total = terms.get(name, 0) + factor * c
+                    if total:
+                        terms[name] = total
+                    else:
+                        terms.pop(name, None)
+                stack.append((terms, a.degree + factor * degree, 1))
             elif word in ("*", "d", "w"):
                 need(len(stack) > 1, f"{word} without its operands")
-                last = stack.pop()
-                line = top()
+                last, own = stack.pop(), multiple()
                 if word == "w":
                     raise RefusedError("w is not supported")
                 need(isinstance(last, int) and last > 0, f"{word} needs a number above 0")
                 assert isinstance(last, int)
-                if word == "*":
-                    stack.append(({name: last * c for name, c in line.terms.items()}, last * line.degree))
-                else:
-                    stack.append(divided(line, last))
+                stack.append(own if word == "d" else (*own[:2], last * own[2]))
+                if word == "d":
+                    stack.append((*divided(top(), last), 1))
             elif word == "s":
-                stack.append(saturated(top()))
+                stack.append((*saturated(top()), 1))
             elif place + 1 < len(words) and words[place + 1] in ("*", "d"):
                 stack.append(integer(word))
             elif word[0].isdigit():
-                stack.append(self.get(word))
+                stack.append((*self.get(word), 1))
             else:
                 name, is_negated = literal(word)
-                stack.append(({name: -1 if is_negated else 1}, -1 if is_negated else 0))
+                stack.append(({name: -1 if is_negated else 1}, -1 if is_negated else 0, 1))
         line = top()
         need(not stack, "more than one constraint is left")
         return Line(dict(line.terms), line.degree)
