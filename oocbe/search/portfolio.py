@@ -194,9 +194,7 @@ class Portfolio:
 
     def _has_time(self, member: Member, most: float) -> bool:
         solver = member.solver
-        if member.terms.after >= most:
-            return False
-        return solver.seconds + solver.cost < most or self._is_near(member)
+        return member.terms.after < most and (solver.seconds + solver.cost < most or self._is_near(member))
 
     def _virtual(self, member: Member) -> float:
         """Virtual time of a solver after its next step."""

@@ -23,6 +23,7 @@ from oocbe.api.solving.integer_scaling import (
 )
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import narrow_result
 from oocbe.elimination.observer import Observer
@@ -59,7 +60,7 @@ from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
-from oocbe.search.row_results import opening_result, result_by_rows, result_of_bounds
+from oocbe.search.row_results import FEW_ROWS, opening_result, result_by_rows, result_of_bounds
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
@@ -270,7 +271,10 @@ class _Solving:
         from oocbe.search.elimination_attempts import EliminationAttempts  # not for an easy solve
 
         known = self._knowledge_of(found)
-        is_possible = options.bounds == "auto"
+        # Predictions ignore consumptions carried in rows: attempts are made where these are all that may be many.
+        is_possible = options.bounds == "auto" and (
+            not carried_in_rows(problem) or any(sum(c.predicted_rows) <= FEW_ROWS for c in choices)
+        )
         fixed = (self.semiring, options, known, self._attempt, self._graph, is_possible)
         others = EliminationAttempts(lambda: problem, *fixed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)

@@ -297,8 +297,7 @@ def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | No
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
-    """Whether elimination with an order ends before a bound could be computed; supply bounds take little time, and
-    predictions ignore consumptions carried in rows."""
+    """Whether elimination ends before a bound could be computed; nobody foresees the consumptions carried in rows."""
     if carried_in_rows(problem) or (sum(choice.predicted_rows) > tuning().searched_rows and is_supply(problem)):
         return False
     if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= tuning().easy_rows:
