@@ -80,7 +80,7 @@ def aggregate(
         both have.
     group_by : columns of the result. aggregate : ``max``, ``min``, ``sum`` or ``count`` (of joined rows). Several ones
         are a mapping from names to ``(aggregate, column)``, to ``"count"``, or to ``("argmax", column, other)``: the
-        entry of the column ``other`` in the row with the greatest value, the first of equal ones; ``argmin`` likewise.
+        entry of the column ``other`` in the row with the greatest value, the least of several; ``argmin`` likewise.
         ``mean`` is one of them. A column of values is taken from each source that has it, and ``values`` is not used.
     combine : of the values of joined rows, before they are aggregated: ``sum`` or ``product``. None: ``sum`` for
         ``max`` and ``min``, ``product`` for ``sum``.
@@ -130,7 +130,7 @@ def aggregate(
     parts = list(dict.fromkeys(_Part(kind, *part[1:]) for part in asked.values() for kind in part.kinds))
     if top is not None and (single or top < 1 or not set(within) <= set(group_by)):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
-    if output is not None and (len(asked) > 1 or len(parts) > 1 or top is not None):
+    if output is not None and (len(asked) > 1 or len(parts) > 1 or top is not None or any(p.other for p in parts)):
         raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
     with sparing(), ExitStack() as closed:
         folder = closed.enter_context(closing(ScratchFolder(default_parent()))).path
@@ -159,16 +159,18 @@ def aggregate(
                     known = f"no source has a column {part.column!r}; there are: {', '.join(_every(there))}"
                     raise ModelError(f"aggregate: {part.how}: {known}")
         valued = [{own[number] for own in names.values()} for number in range(len(read))]
-        columns = [[name for name in own if name not in of] for own, of in zip(there, valued, strict=True)]
+        columns = _keys(there, valued)
         if on is None:
             of_any = set().union(*valued) if asked else set()
             on = [name for name in _shared(columns) if name not in of_any]
-        kept = {part: _needed(columns, read, [*group_by, *part.other], on) for part in parts}
+        kept = {p: _needed(_keys(there, valued, p.other), read, [*group_by, *p.other], on) for p in parts}
         every = [_every([own[number] for own in kept.values()]) for number in range(len(read))]
+        beside: list[list[str]] = [[] for _ in read]  # rows with missing entries are none of any aggregate
         for number, (source, own, of) in enumerate(zip(read, every, valued, strict=True)):
             if isinstance(source, ColumnSource):
                 wanted = [*own, *(name for name in of if name is not None and name in source.names)]
                 read[number] = source.once(wanted or source.names[:1], int(limit * SOURCE_SHARE))
+                beside[number] = wanted if asked and drop_nulls else []
         domains = _domains(read, every, limit)
         found: dict[_Part, Any] = {}
         for part in parts:
@@ -176,11 +178,12 @@ def aggregate(
             place.mkdir()
             semiring = _semiring(part.how.removeprefix("arg") if part.other else part.how, combine)
             tables: list[Any] = []
-            for number, (source, value, kept_here) in enumerate(zip(read, names[part], kept[part], strict=True)):
+            given = zip(read, names[part], kept[part], beside, strict=True)
+            for number, (source, value, kept_here, more) in enumerate(given):
                 taken = None if part.how == "count" else value
                 begin = perf_counter()
                 if isinstance(source, ColumnSource):
-                    reading = _Reading(source, kept_here, taken, semiring, domains, int(limit * SOURCE_SHARE))
+                    reading = _Reading(source, kept_here, taken, semiring, domains, int(limit * SOURCE_SHARE), more)
                     with span(READER, "read source") as timed:
                         tables.append(reading.table(place / f"source-{number}"))
                         timed.note(rows=tables[-1].rows)
@@ -224,6 +227,8 @@ def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) ->
             raise UsageError(
                 f"aggregate: {name!r}: give 'count', or a pair of aggregate and column, or ('argmax', column, other)"
             )
+        if set(columns[1:]).intersection((*columns[:1], *group_by)):
+            raise UsageError(f"aggregate: {name!r}: {columns[1]!r} is the column of values, or one of group_by")
         asked[name] = _Part(how, columns[0] if columns else None, tuple(columns[1:]))
     if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
         raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
@@ -293,6 +298,11 @@ def _semiring(aggregate: str, combine: str | None) -> Semiring:
     return SEMIRINGS[aggregate, chosen]
 
 
+def _keys(there: Sequence[Any], valued: Sequence[Any], others: Sequence[str] = ()) -> list[list[str]]:
+    """Columns of each source that are not of values, or that argmax asks for."""
+    return [[n for n in own if n not in of or n in others] for own, of in zip(there, valued, strict=True)]
+
+
 def _every(columns: Sequence[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for own in columns for name in own))
 
@@ -337,7 +347,7 @@ class _Reading(NamedTuple):
 
     ``names`` are the columns of the keys, and ``domains`` are theirs. ``value`` is the column of values; if None, each
     row counts as one, or has the neutral value. ``semiring`` applies to values of rows with one key.
-    ``most`` is the number of bytes of keys and values in memory.
+    ``most`` is the number of bytes of keys and values in memory. ``beside`` are columns without missing entries.
     """
 
     source: ColumnSource
@@ -346,6 +356,7 @@ class _Reading(NamedTuple):
     semiring: Semiring
     domains: Mapping[str, Domain]
     most: int
+    beside: Sequence[str]
 
     @property
     def _how(self) -> str:
@@ -356,7 +367,7 @@ class _Reading(NamedTuple):
         arrow = pyarrow()
         wanted = [*self.names, *([] if self.value is None else [self.value])]
         # Batches without a column have no number of rows, so at least one is read.
-        batches = self.source.batches(wanted or self.source.names[:1])
+        batches = self.source.batches(wanted or self.source.names[:1], beside=self.beside)
         parts: list[Any] = []
         nbytes = 0
         for batch in batches:
@@ -369,7 +380,9 @@ class _Reading(NamedTuple):
                     return self._stored(folder, parts[0], batches)
         if len(parts) == 1:
             return self._rows(parts[0])
-        whole = arrow.concat_tables(parts).unify_dictionaries() if parts else self._prepared(self.source.whole(wanted))
+        if not parts:
+            return self._rows(self._grouped(self._prepared(self.source.whole(wanted, self.beside))))
+        whole = arrow.concat_tables(parts).unify_dictionaries()
         return self._rows(self._grouped(whole))
 
     def _stored(self, folder: Path, first: Any, batches: Any) -> StoredTable:

@@ -215,14 +215,21 @@ class ColumnSource:
     def type_of(self, name: str) -> Any:
         """Arrow type of a column."""
         if name in self.keys:
-            return self._computed(name, pyarrow().array([], self.type_of(self.keys[name][0]))).type
+            made = self._computed(name, pyarrow().array([], self.type_of(self.keys[name][0])))
+            if pyarrow().types.is_null(made.type):  # as of a list without entries
+                made = next((batch.column(0) for batch in self.batches([name])), made)
+            return made.type
         return self.data.schema.field(self.columns[name]).type
 
     def _computed(self, name: str, column: Any) -> Any:
+        what = f"{self.what}: key {name!r} of column {self.keys[name][0]!r}"
         try:
-            return self.keys[name][1](column)
+            made = self.keys[name][1](column)
         except (pyarrow().ArrowInvalid, pyarrow().ArrowNotImplementedError, TypeError) as error:
-            raise ModelError(f"{self.what}: key {name!r} of column {self.keys[name][0]!r}: {error}") from None
+            raise ModelError(f"{what}: {error}") from None
+        if not isinstance(made, pyarrow().Array) or len(made) != len(column):
+            raise ModelError(f"{what}: its function returns no Arrow array with an entry for each of the column's")
+        return made
 
     def _read_for(self, names: Sequence[str]) -> list[str]:
         """Columns of the table from which some columns are made."""
@@ -247,12 +254,14 @@ class ColumnSource:
         data = _Held(arrow.Table.from_batches(parts) if parts else none, self.what)
         return replace(self, data=data, columns=columns, keys=keys)
 
-    def batches(self, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
+    def batches(self, names: Sequence[str], rows: int = BATCH_ROWS, beside: Sequence[str] = ()) -> Iterator[Any]:
         """Record batches of some columns, at most ``rows`` rows each where they are stored, in order.
 
+        beside : further columns; rows with missing entries there are skipped or refused, too.
         Raises FormatError: damaged Parquet; ModelError: a missing entry, unless such rows are skipped.
         """
-        first, own = 0, self._read_for(names)
+        wanted = list(dict.fromkeys([*names, *beside]))
+        first, own = 0, self._read_for(wanted)
         batches = self.data.batches([self.columns[name] for name in own], rows)
         while True:
             check_deadline()
@@ -260,25 +269,29 @@ class ColumnSource:
                 batch = next(batches, None)
             if batch is None:
                 return
-            if any(column.null_count for column in batch.columns):
-                if not self.drop_nulls:
-                    for name, column in zip(own, batch.columns, strict=True):
-                        refuse_nulls(name, column, self.what, first)
-                batch = batch.drop_null()
-            if batch.num_rows and own == list(names):
-                yield batch
-            elif batch.num_rows:
+            length, batch = batch.num_rows, self._present(pyarrow().record_batch(batch.columns, names=own), first)
+            if own != wanted and batch.num_rows:
                 there = dict(zip(own, batch.columns, strict=True))
-                made = [there.get(n) if n in there else self._computed(n, there[self.keys[n][0]]) for n in names]
-                yield pyarrow().record_batch(made, names=list(names))
-            first += batch.num_rows
+                made = [there[n] if n in there else self._computed(n, there[self.keys[n][0]]) for n in wanted]
+                batch = self._present(pyarrow().record_batch(made, names=wanted), first)
+            if batch.num_rows:
+                yield batch.select(list(names))
+            first += length
 
-    def whole(self, names: Sequence[str]) -> Any:
-        """All rows of some columns as a pyarrow.Table; errors as for :meth:`batches`."""
-        batches = list(self.batches(names))
+    def _present(self, batch: Any, first: int) -> Any:
+        """A batch without rows with missing entries; first : number of its first row."""
+        if self.drop_nulls and any(column.null_count for column in batch.columns):
+            return batch.drop_null()
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            refuse_nulls(name, column, self.what, first)
+        return batch
+
+    def whole(self, names: Sequence[str], beside: Sequence[str] = ()) -> Any:
+        """All rows of some columns as a pyarrow.Table; ``beside`` and errors as for :meth:`batches`."""
+        batches = list(self.batches(names, beside=beside))
         if not batches:
             return pyarrow().schema([(name, self.type_of(name)) for name in names]).empty_table()
-        return pyarrow().Table.from_batches(batches).rename_columns(list(names))
+        return pyarrow().Table.from_batches(batches)
 
     def statistics(self, name: str) -> tuple[int, int] | None:
         """Least (or 0) and greatest integer of a column by statistics of all row groups; None if any are missing."""

@@ -333,6 +333,11 @@ def test_what_is_refused_about_keys_top_and_groups():
         ({"aggregate": "argmax"}, UsageError, "'argmax' of a 'product' is unknown"),
         ({"group_by": "a"}, UsageError, "group_by, within and on are lists"),
         ({"aggregate": {"m": ("argmax", "value")}}, UsageError, r"\('argmax', column, other\)"),
+        ({"aggregate": {"m": ("argmax", "value", "day")}, "output": "x"}, UsageError, "output: several aggregates"),
+        ({"aggregate": {"m": ("argmax", "value", "a")}}, UsageError, "'a' is the column of values, or one of group_by"),
+        ({"aggregate": {"m": ("argmin", "value", "value")}}, UsageError, "'value' is the column of values, or one of"),
+        ({"keys": {"m": ("value", "sum")}, "group_by": ["m"]}, ModelError, "returns no Arrow array with an entry for"),
+        ({"keys": {"m": ("a", lambda a: a[:0])}, "group_by": ["m"]}, ModelError, "returns no Arrow array with an"),
     ]:
         with pytest.raises(error, match=message):
             oocbe.aggregate(good, **{"group_by": ["a"], **options})
@@ -383,3 +388,37 @@ def test_compressed_csv(module, tmp_path):
     path = tmp_path / f"sales.csv.{ {gzip: 'gz', bz2: 'bz2', lzma: 'xz'}[module] }"
     path.write_bytes(module.compress(b"shop,gain\r\na,5\r\na,7\r\n"))
     assert oocbe.aggregate(path, group_by=["shop"], values="gain").to_dict() == {(0,): 7}
+
+
+def test_rows_with_missing_entries_are_none_of_any_aggregate():
+    """Each aggregate had skipped those of its own column only: groups were of other rows, and means too small."""
+    data = pa.table({"g": ["a", "b", "b", "c"], "v": [None, 2, None, 3], "w": [1, 2, 3, None]})
+    asked = {"v": ("sum", "v"), "w": ("max", "w"), "n": "count", "mean": ("mean", "v")}
+    made = oocbe.aggregate(data, group_by=["g"], aggregate=asked, drop_nulls=True)
+    assert made.to_pylist() == [{"g": "b", "v": 2, "w": 2, "n": 1, "mean": 2.0}]
+    none = oocbe.aggregate(data.slice(0, 1), group_by=["g"], aggregate=asked, drop_nulls=True)
+    assert none.to_pylist() == []
+
+
+def test_keys_of_functions_in_python_and_without_entries():
+    data = pa.table({"day": [3, 17, 24, 40], "value": [5, 9, 4, 1]})
+    given = {"group_by": ["week"], "aggregate": {"n": "count", "best": ("max", "value")}}
+
+    def week(days):
+        return pa.array([None if day > 31 else f"week {day // 7}" for day in days.to_pylist()])
+
+    made = oocbe.aggregate(data, **given, keys={"week": ("day", week)}, drop_nulls=True)
+    assert made.to_pylist() == [
+        {"week": "week 0", "n": 1, "best": 5},
+        {"week": "week 2", "n": 1, "best": 9},
+        {"week": "week 3", "n": 1, "best": 4},
+    ]
+    with pytest.raises(ModelError, match="column week, row 3 "):
+        oocbe.aggregate(data, **given, keys={"week": ("day", week)})
+
+
+def test_columns_of_aggregates_may_be_renamed_and_asked_for_by_argmax():
+    data = pa.table({"G": ["a", "a", "b"], "v": [1, 5, 2], "W": [30, 10, 20]})
+    asked = {"sum": ("sum", "w"), "where": ("argmax", "v", "w")}
+    made = oocbe.aggregate(data, group_by=["g"], aggregate=asked, rename={"G": "g", "W": "w"})
+    assert made.to_pylist() == [{"g": "a", "sum": 40, "where": 10}, {"g": "b", "sum": 20, "where": 20}]
