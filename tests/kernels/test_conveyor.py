@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -13,11 +15,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from numba import njit
 
+from oocbe.kernels.cuda import backend
 from oocbe.kernels.cuda.transfer import columns as columns_module
 from oocbe.kernels.cuda.transfer import filling, in_place
 from oocbe.kernels.cuda.transfer.conveyor import SECONDS, Conveyor
 from oocbe.kernels.cuda.transfer.pinned import pinned_region
+from oocbe.runtime.stretches import fresh_memory
 from tests.helpers.lazy_device import take_the_place_of_cupy
 
 PIECES, ROWS = 12, 900
@@ -192,8 +197,9 @@ def test_a_forked_process_unpins_nothing(device, monkeypatch):
 
 
 def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
-    """The system refuses; memory that may not be written to; a file's."""
+    """The system refuses; memory that may not be written to; a file's; that of an object that others see, too."""
     monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    assert in_place.pinned_in_place([fresh_memory(1 << 14), njit(lambda count: np.empty(count))(1 << 14)])
     pin = in_place.pin
 
     def refuse_some(address, nbytes):
@@ -206,9 +212,35 @@ def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
     fixed = numbers.copy()
     fixed.flags.writeable = False
     np.save(tmp_path / "file.npy", numbers)
-    for column in (numbers, fixed, np.load(tmp_path / "file.npy", mmap_mode="c")):
-        pieces = pieces_of([column], SIZES)
+    shared = bytearray(numbers)
+    views = [np.frombuffer(shared, np.int64, count) for count in (2000, -1)]
+    for column in (numbers, fixed, np.load(tmp_path / "file.npy", mmap_mode="c"), *views):
+        pieces = pieces_of([column], SIZES if len(column) > 2000 else [1500, 500])
         assert sums_of(device, pieces) == [[int(piece[0].sum())] for piece in pieces]
+
+
+def test_an_array_of_which_only_a_part_could_be_pinned_is_uploaded_in_parts(device, monkeypatch):
+    """The driver refuses a copy from pinned and other memory at a time."""
+    monkeypatch.setattr(backend, "cupy", lambda: device)
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    pin, cells = in_place.pin, itertools.count()
+
+    def refuse_later(address, nbytes):
+        if next(cells) >= 2:
+            raise MemoryError("could not be pinned")
+        pin(address, nbytes)
+
+    def copy(target, source, nbytes, direction, stream):
+        ends = [end for low, size in device.pinned.items() for end in (low, low + size)]
+        assert not any(source < end < source + nbytes for end in ends)
+        ctypes.memmove(target, source, nbytes)
+
+    monkeypatch.setattr(in_place, "pin", refuse_later)
+    monkeypatch.setattr(in_place, "copy", copy)
+    numbers = np.arange(7 * in_place.CELL_BYTES // 8)
+    for part in (numbers, numbers[100:], numbers[-10:]):
+        assert np.array_equal(backend.CudaBackend.upload(part), part)
+    assert len(device.pinned) == 2
 
 
 @pytest.mark.parametrize("are_arrays", [True, False])

@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+from numba.core.runtime._nrt_python import _MemInfo
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.transfer.columns import CELL_BYTES, TO_DEVICE, Columns, cells_of, copy, is_pinned
@@ -34,6 +35,11 @@ def pinned_in_place(columns: Columns) -> bool:
     return all(map(_pinned, columns))
 
 
+def goes_in_parts(array: NDArray[Any]) -> bool:
+    """Pin an array's memory; whether any of it is pinned, also earlier, so that its copies go in parts."""
+    return pinned_in_place([array]) or id(_owner(array)) in _cells
+
+
 def copy_parts(target: Any, column: NDArray[Any], stream: Any) -> None:
     """Queue copies of a contiguous column to the device, in parts that are each pinned as a whole or not at all."""
     for part in cells_of(items := column.reshape(-1).view(np.uint8), _pages(_owner(column))):
@@ -46,7 +52,9 @@ def _pinned(column: NDArray[Any]) -> bool:
         if id(owner) not in _cells:
             if is_pinned(column):  # by its maker
                 return True
-            if owner.nbytes < LEAST_BYTES or not owner.flags.writeable or isinstance(owner, np.memmap):
+            # Memory of any other object may have further arrays, which begin and end elsewhere, and outlive this one.
+            is_own = owner.base is None or isinstance(getattr(owner.base, "obj", owner.base), (mmap.mmap, _MemInfo))
+            if owner.nbytes < LEAST_BYTES or not owner.flags.writeable or not is_own or isinstance(owner, np.memmap):
                 return False
             _cells[id(owner)] = set()
             weakref.finalize(owner, _let_go, id(owner)).atexit = False
