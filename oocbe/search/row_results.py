@@ -127,7 +127,7 @@ def result_of_bounds(
         handling = "enforced"
         if status == "limit" and statistics.spoiled:
             handling = "relaxed"
-            notes = (*notes[:-1], linear_note(problem))
+            notes = (*(notes if statistics.stopped else notes[:-1]), linear_note(problem))
         elif assignment is not None and usage_note(problem, assignment):
             notes += (usage_note(problem, assignment),)
     return blank_result(

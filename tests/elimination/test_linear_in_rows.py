@@ -27,6 +27,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.propagation.value_removal import remove_values
 from oocbe.search import portfolio
+from oocbe.search.row_results import result_of_bounds
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Statistics
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource
@@ -438,6 +441,18 @@ def test_searches_go_on_where_elimination_had_to_leave_a_constraint_out(monkeypa
     )
     assert [one.name for one in result.solvers if one.name in ("depth", "bounds")] == ["depth", "bounds"]
     assert (result.status, result.value, result.linear_constraints) == ("optimal", 219, "enforced")
+
+
+def test_a_limit_after_elimination_left_a_constraint_out_is_named_beside_it():
+    """Searches that go on may reach the limit: it had been replaced by the constraint that was left out."""
+    problem = wide(1 << 62)
+    known = SharedBounds(problem, oocbe.SolveOptions().gap, lambda *_: None)
+    known.raise_lower(0, "elimination without the linear constraints")
+    for stopped, count in ("the time limit of 5 s was reached", 2), ("", 1):
+        statistics = Statistics(stopped=stopped, spoiled=True)
+        result = result_of_bounds(problem, oocbe.SolveOptions(), known, statistics, "cpu")
+        assert (result.status, result.linear_constraints, len(result.notes)) == ("limit", "relaxed", count)
+        assert stopped in result.notes[0] and "the optimum without a constraint violates it" in result.notes[-1]
 
 
 def test_as_many_constraints_as_there_is_room_for_are_carried():
