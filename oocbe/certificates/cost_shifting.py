@@ -141,7 +141,9 @@ class ShiftedCosts:
             self._add_part(scope, part, state)
         pairs = [(formula.first[v], formula.problem.sizes[v]) for scope in found.parts for v in scope]
         self._value = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(x, x + n) for x, n in pairs)])
-        owned = ([self._uses[i] for i in np.flatnonzero(self._value == x)] for x in range(formula.first[-1]))
+        order = np.argsort(self._value, kind="stable")
+        ends = np.searchsorted(self._value[order], np.arange(formula.first[-1] + 1)).tolist()
+        owned = ([self._uses[i] for i in order[begin:end]] for begin, end in itertools.pairwise(ends))
         self._wholes = [  # of each value: the sums over all its uses
             tuple(str(derive(f"pol {added(own)}")) for own in zip(*uses, strict=True)) or ("", "") for uses in owned
         ]
