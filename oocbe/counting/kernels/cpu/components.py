@@ -16,9 +16,6 @@ from oocbe.kernels.cpu.jit import borrowing, without_allocation
 
 U64 = np.uint64
 
-FEW = 12
-"""Length up to which numbers are sorted by insertion."""
-
 
 @without_allocation
 def times(r: Any, p: Any, a: Any, b: Any) -> Any:
