@@ -377,7 +377,8 @@ def opened(source: Any) -> Any:
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
     Raises UsageError: no such file; FormatError: a damaged one.
     """
-    if hasattr(source, "collect_batches") or (hasattr(source, "project") and hasattr(source, "__arrow_c_stream__")):
+    own = type(source)  # a frame of pandas has its columns as attributes
+    if hasattr(own, "collect_batches") or (hasattr(own, "project") and hasattr(own, "__arrow_c_stream__")):
         return Query(source)
     kind = re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(source).lower())
     if not isinstance(source, str | Path) or kind is None:

@@ -359,6 +359,12 @@ def test_a_key_may_be_called_value():
     assert oocbe.aggregate(sales, group_by=["value"], values="gain").to_dict() == {(3,): 9, (4,): 4}
 
 
+def test_a_column_of_a_frame_may_be_called_as_a_method_of_queries():
+    frame = pd.DataFrame({"project": ["a", "b", "a"], "collect_batches": [1, 2, 3]})
+    found = oocbe.aggregate(frame, group_by=["project"], aggregate={"best": ("max", "collect_batches")})
+    assert found.to_pylist() == [{"project": "a", "best": 3}, {"project": "b", "best": 2}]
+
+
 def test_wrong_sources_are_refused_by_name(tmp_path):
     one = pa.table({"shop": ["a"], "gain": [1.5]})
     with pytest.raises(ModelError, match="no column 'profit' of values; there are: shop, gain"):
