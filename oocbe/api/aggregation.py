@@ -406,11 +406,18 @@ class _Reading(NamedTuple):
             value_kind(self.value, numbers.type, self.source.what)
             if pyarrow().types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
                 raise ModelError(f"{self.source.what}: column {self.value} has NaN, which has no place in an order")
+            if self.semiring == MAX_PRODUCT and (compute.min(numbers).as_py() or 0) < 0:
+                raise ModelError(
+                    f"{self.source.what}: column {self.value} has a negative value: the greatest product is not that "
+                    "of the greatest values then"
+                )
         return data.select(self.names).append_column(ROW_VALUES, numbers)
 
     def _grouped(self, data: Any) -> Any:
         import pyarrow.compute as compute
 
+        if not len(data):  # without names, Arrow makes one group of no rows
+            return data
         if self._how == "sum" and pyarrow().types.is_integer(data.column(ROW_VALUES).type):
             total = compute.sum(compute.abs(compute.cast(data.column(ROW_VALUES), "float64", safe=False))).as_py()
             if (total or 0.0) >= 2.0**63:

@@ -163,8 +163,11 @@ def from_labels(data: Any, kind: Any) -> Any:
     types = arrow.types
     data = data.cast(data.type.value_type) if types.is_dictionary(data.type) else data
     kind = kind.value_type if kind is not None and types.is_dictionary(kind) else kind
-    if kind is None or types.is_null(kind) or types.is_string_view(kind):
+    if kind is None or types.is_null(kind):
         return data
+    kind = arrow.string() if types.is_string_view(kind) else kind
+    if not len(data):  # of positions: there were no labels
+        return arrow.chunked_array([], kind)
     if types.is_timestamp(kind) and kind.tz:
         local = data.cast(arrow.timestamp(kind.unit))
         return compute.assume_timezone(local, kind.tz, ambiguous="earliest", nonexistent="earliest")

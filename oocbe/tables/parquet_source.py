@@ -281,7 +281,9 @@ class ColumnSource:
     def _present(self, batch: Any, first: int) -> Any:
         """A batch without rows with missing entries; first : number of its first row."""
         if self.drop_nulls and any(column.null_count for column in batch.columns):
-            return batch.drop_null()
+            views = pyarrow().types.is_string_view  # Arrow drops none of them
+            columns = [column.cast("string") if views(column.type) else column for column in batch.columns]
+            return pyarrow().record_batch(columns, names=batch.schema.names).drop_null()
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             refuse_nulls(name, column, self.what, first)
         return batch

@@ -428,3 +428,28 @@ def test_columns_of_aggregates_may_be_renamed_and_asked_for_by_argmax():
     asked = {"sum": ("sum", "w"), "where": ("argmax", "v", "w")}
     made = oocbe.aggregate(data, group_by=["g"], aggregate=asked, rename={"G": "g", "W": "w"})
     assert made.to_pylist() == [{"g": "a", "sum": 40, "where": 10}, {"g": "b", "sum": 20, "where": 20}]
+
+
+def test_rows_with_missing_entries_are_left_out_of_all_aggregates():
+    data = {"g": ["a", "b", "c", None], "v": [None, 2, 5, 1], "w": [1, None, 3, 1]}
+    named = {"v": ("max", "v"), "w": ("max", "w"), "n": "count"}
+    views = pa.table({name: pa.array(own, pa.string_view() if name == "g" else None) for name, own in data.items()})
+    for table in (pa.table(data), views):
+        found = oocbe.aggregate(table, group_by=["g"], aggregate=named, drop_nulls=True)
+        assert found.to_pylist() == [{"g": "c", "v": 5, "w": 3, "n": 1}]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.timestamp("us"), pa.date32(), pa.int8()], ids=str)
+def test_sources_without_rows_have_no_groups(kind):
+    none = pa.table({"g": pa.array([], kind), "v": pa.array([], pa.int64())})
+    named = {"v": ("max", "v"), "g2": ("argmax", "v", "h"), "n": "count"}
+    for group_by in ([], ["g"]):
+        found = oocbe.aggregate(none, pa.table({"h": [1]}), group_by=group_by, aggregate=named)
+        assert found.to_pylist() == [] and (not group_by or found.schema.field("g").type in (kind, pa.string()))
+        assert oocbe.aggregate(none, group_by=group_by, values="v").rows == 0
+
+
+def test_the_greatest_product_of_negative_values_is_refused():
+    one, other = pa.table({"g": [0, 1], "k": [0, 0], "v": [-2, -3]}), pa.table({"k": [0, 0], "v": [-3, 5]})
+    with pytest.raises(ModelError, match="column v has a negative value"):
+        oocbe.aggregate(one, other, group_by=["g"], combine="product", values="v")
