@@ -43,7 +43,7 @@ LARGEST_LINEAR = 1 << 9
 LARGEST_CLAUSE = 1 << 10
 """Maximum number of cells of a one-tuple constraint written as a table; merged rows need tables."""
 
-LARGEST_COEFFICIENTS = 1 << 32
+LARGEST_COEFFICIENTS = 1 << 60
 """Maximum sum of the largest coefficients of a constraint that stays linear."""
 
 
@@ -102,9 +102,9 @@ class ScopeTables:
                 hard.append(c)
             else:
                 kept.append(row)
-        linear = tuple(from_zero(c) for c in kept)
-        if any(c.greatest > LARGEST_COEFFICIENTS for c in linear):
+        if any(c.greatest - c.least > LARGEST_COEFFICIENTS for c in kept):
             return None
+        linear = tuple(from_zero(c) for c in kept)
         scopes = {tuple(sorted(part.scope)) for part in looked((*problem.functions, *hard))}
         cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
         if (

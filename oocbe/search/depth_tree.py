@@ -49,6 +49,9 @@ FIRST_ROOM = 4
 KEPT_ARRAYS = ("kept", "parts", "flips")
 """Fields of a node whose arrays are enlarged on demand."""
 
+PRICED_BITS = 32
+"""Bits of the sum of the largest coefficients of a constraint that are multiplied by multipliers of 30 bits."""
+
 MULTIPLIER_BITS = 4
 """Resolution of multipliers: steps of 2 ** -MULTIPLIER_BITS in the charge of the largest coefficient."""
 
@@ -281,13 +284,17 @@ def laid_out(tables: ScopeTables) -> Linear:
     constraints = tables.linear
     entries = [(v, own) for c in constraints for v, own in zip(c.scope, c.coefficients, strict=True)]
     none = np.zeros(0, dtype=np.int64)
-    largest = [max((int(own.max()) for own in c.coefficients), default=0) for c in constraints]
+    shift = [max(0, c.greatest.bit_length() - PRICED_BITS) for c in constraints]
+    priced = [own >> less for c, less in zip(constraints, shift, strict=True) for own in c.coefficients]
+    largest = [max(c.ends[1], default=0) >> less for c, less in zip(constraints, shift, strict=True)]
     return Linear(
         start=starts_of([len(c.scope) for c in constraints]),
         variable=np.array([v for v, _ in entries], dtype=np.int64),
         coefficient_start=starts_of([len(own) for _, own in entries])[:-1],
         coefficient=np.concatenate([none, *(own for _, own in entries)]),
         capacity=np.array([c.capacity for c in constraints], dtype=np.int64),
+        priced=np.concatenate([none, *priced]),
+        refund=np.array([c.capacity >> less for c, less in zip(constraints, shift, strict=True)], dtype=np.int64),
         bits=np.array([MULTIPLIER_BITS + most.bit_length() for most in largest], dtype=np.int64),
         place=tables.layout.length - len(constraints) + np.arange(len(constraints)),
     )

@@ -288,6 +288,31 @@ def test_several_knapsacks_are_searched_and_not_eliminated():
     assert not needs_no_bounds(problem, problem.semiring, few, SolveOptions())
 
 
+@pytest.mark.parametrize("bits", [34, 55])
+def test_amounts_of_many_bits_are_searched_exactly(bits):
+    """Elimination cannot carry them; their prices are rounded, their capacity is not."""
+    random = np.random.default_rng(1)
+    weights, gains = random.integers(1, 1 << bits, (6, 22)), random.integers(0, 100, 22)
+    limits = weights.sum(axis=1) // random.integers(2, 6, 6)
+
+    def sums(of: np.ndarray) -> np.ndarray:
+        total = np.zeros(1, dtype=np.int64)
+        for own in of:
+            total = np.concatenate([total, total + own])
+        return total
+
+    fits = np.all([sums(own) <= limit for own, limit in zip(weights, limits, strict=True)], axis=0)
+    functions = tuple(Function.from_array((v,), [gain, 0]) for v, gain in enumerate(gains.tolist()))
+    rows = [
+        LinearConstraint(tuple(range(22)), tuple(np.array([0, w]) for w in own), int(limit))
+        for own, limit in zip(weights, limits, strict=True)
+    ]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(22)), functions, linear_constraints=tuple(rows))
+    result = oocbe.solve(problem, backend="cpu")
+    assert (result.status, result.value) == ("optimal", gains.sum() - sums(gains)[fits].max())
+    assert [share.name for share in result.solvers] == ["depth"]
+
+
 def test_values_that_take_nothing_are_free_in_packing():
     def of(lows: list[int]) -> Problem:
         functions = tuple(Function.from_array((v,), [5, 0]) for v in range(4))

@@ -39,8 +39,10 @@ class Linear(NamedTuple):
 
     start : int64 (constraints + 1,), the entries of each. variable : int64 (entries,).
     coefficient_start : int64 (entries,), start of the coefficients of an entry's values in ``coefficient``.
-    coefficient : int64, at least 0. capacity : int64 (constraints,). bits : int64 (constraints,), multipliers are in
-        units of 2**-bits. place : int64 (constraints,), index of the multiplier in a state.
+    coefficient : int64, at least 0. capacity : int64 (constraints,). priced, refund : the same in units of a power of
+        two, rounded down, for products with multipliers: assignments within the capacity are within the refund. bits :
+        int64 (constraints,), multipliers are in units of 2**-bits. place : int64 (constraints,), index of the
+        multiplier in a state.
     """
 
     start: Any
@@ -48,6 +50,8 @@ class Linear(NamedTuple):
     coefficient_start: Any
     coefficient: Any
     capacity: Any
+    priced: Any
+    refund: Any
     bits: Any
     place: Any
 
@@ -56,7 +60,7 @@ class Linear(NamedTuple):
 def _relaxed(network: Any, linear: Any, state: Any, c: Any, now: Any, tried: Any) -> Any:
     """Sum of the cheapest values with the multiplier ``tried`` instead of ``now``, and their consumption beyond the
     capacity."""
-    bits, capacity = linear.bits[c], linear.capacity[c]
+    bits, capacity = linear.bits[c], linear.refund[c]
     total = ((now * capacity) >> bits) - ((tried * capacity) >> bits)
     beyond = -capacity
     for entry in range(linear.start[c], linear.start[c + 1]):
@@ -66,7 +70,7 @@ def _relaxed(network: Any, linear: Any, state: Any, c: Any, now: Any, tried: Any
         for a in range(network.value_start[v + 1] - start):
             cost = np.int64(state[start + a])
             if cost != REMOVED:
-                coefficient = linear.coefficient[first + a]
+                coefficient = linear.priced[first + a]
                 cost += ((tried * coefficient) >> bits) - ((now * coefficient) >> bits)
                 if cost < low or (cost == low and coefficient < taken):
                     low, taken = cost, coefficient
@@ -187,13 +191,13 @@ def _charge(network: Any, linear: Any, node: Any, c: Any, bound: Any, need: Any,
         low = np.int64(1) << 60
         for a in range(size):
             if state[start + a] != REMOVED:
-                coefficient = linear.coefficient[first + a]
+                coefficient = linear.priced[first + a]
                 cost = state[start + a] + ((best * coefficient) >> bits) - ((now * coefficient) >> bits)
                 low = min(low, cost)
         for a in range(size):
             if state[start + a] == REMOVED:
                 continue
-            coefficient = linear.coefficient[first + a]
+            coefficient = linear.priced[first + a]
             cost = state[start + a] + ((best * coefficient) >> bits) - ((now * coefficient) >> bits) - low
             if cost + bound >= need:
                 remove(network, node, v, a, radius)
