@@ -366,8 +366,7 @@ class _Reading(NamedTuple):
         """One row for each key, in memory; or in ``folder``, where a key may occur again."""
         arrow = pyarrow()
         wanted = [*self.names, *([] if self.value is None else [self.value])]
-        # Batches without a column have no number of rows, so at least one is read.
-        batches = self.source.batches(wanted or self.source.names[:1], beside=self.beside)
+        batches = self.source.batches(wanted, beside=self.beside)
         parts: list[Any] = []
         nbytes = 0
         for batch in batches:

@@ -255,27 +255,30 @@ class ColumnSource:
         return replace(self, data=data, columns=columns, keys=keys)
 
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS, beside: Sequence[str] = ()) -> Iterator[Any]:
-        """Record batches of some columns, at most ``rows`` rows each where they are stored, in order.
+        """Record batches of some columns, at most ``rows`` rows each where they are stored, in order; of any column for
+        the number of rows.
 
         beside : further columns; rows with missing entries there are skipped or refused, too.
         Raises FormatError: damaged Parquet; ModelError: a missing entry, unless such rows are skipped.
         """
         wanted = list(dict.fromkeys([*names, *beside]))
         first, own = 0, self._read_for(wanted)
-        batches = self.data.batches([self.columns[name] for name in own], rows)
+        read = own or list(self.columns)[:1]  # batches without a column have no number of rows
+        batches = self.data.batches([self.columns[name] for name in read], rows)
         while True:
             check_deadline()
             with _damaged(self.what):
                 batch = next(batches, None)
             if batch is None:
                 return
-            length, batch = batch.num_rows, self._present(pyarrow().record_batch(batch.columns, names=own), first)
+            length, batch = batch.num_rows, pyarrow().record_batch(batch.columns, names=read)
+            batch = self._present(batch, first) if own else batch
             if own != wanted and batch.num_rows:
                 there = dict(zip(own, batch.columns, strict=True))
                 made = [there[n] if n in there else self._computed(n, there[self.keys[n][0]]) for n in wanted]
                 batch = self._present(pyarrow().record_batch(made, names=wanted), first)
             if batch.num_rows:
-                yield batch.select(list(names))
+                yield batch.select(list(names)) if names else batch
             first += length
 
     def _present(self, batch: Any, first: int) -> Any:

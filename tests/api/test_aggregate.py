@@ -437,6 +437,7 @@ def test_rows_with_missing_entries_are_left_out_of_all_aggregates():
     for table in (pa.table(data), views):
         found = oocbe.aggregate(table, group_by=["g"], aggregate=named, drop_nulls=True)
         assert found.to_pylist() == [{"g": "c", "v": 5, "w": 3, "n": 1}]
+    assert oocbe.aggregate(views, group_by=[], aggregate={"n": "count"}).to_pylist() == [{"n": 4}]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.timestamp("us"), pa.date32(), pa.int8()], ids=str)
