@@ -336,9 +336,11 @@ class Query:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Record batches of some columns."""
-        if hasattr(self.data, "collect_batches"):
-            for frame in self.data.select(columns).collect_batches(chunk_size=rows):
-                yield from frame.to_arrow().to_batches()
+        if hasattr(self.data, "collect_schema"):
+            frame = self.data.select(columns)
+            in_batches = hasattr(frame, "collect_batches")  # from Polars 1.34 on
+            for part in frame.collect_batches(chunk_size=rows) if in_batches else [frame.collect()]:
+                yield from part.to_arrow().to_batches(rows)
             return
         names = ('"' + name.replace('"', '""') + '"' for name in columns)
         yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
@@ -383,7 +385,8 @@ def opened(source: Any) -> Any:
     Raises UsageError: no such file; FormatError: a damaged one.
     """
     own = type(source)  # a frame of pandas has its columns as attributes
-    if hasattr(own, "collect_batches") or (hasattr(own, "project") and hasattr(own, "__arrow_c_stream__")):
+    is_lazy = hasattr(own, "collect_schema") and hasattr(own, "collect")
+    if is_lazy or (hasattr(own, "project") and hasattr(own, "__arrow_c_stream__")):
         return Query(source)
     kind = re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(source).lower())
     if not isinstance(source, str | Path) or kind is None:
