@@ -172,7 +172,7 @@ def make_or_store(
     folder : of a tree on disk, see :func:`oocbe.junction_trees.stored.tree.make_tree`.
     The rest is as for :func:`oocbe.junction_trees.compiled.find_order` and
     :func:`oocbe.junction_trees.compiled.tree_of`.
-    Raises as these three.
+    Raises the errors of these three functions.
     """
     choice: OrderChoice | None = None
 

@@ -154,7 +154,9 @@ class ScopeGraph:
         """The narrowest of some linear orders (:mod:`oocbe.kernels.cpu.orders.linear_order`); ``most`` as above."""
         graph, limits = (self.starts, self.neighbours, self.weights), (flags.hurry, current_flag())
         best, *least = linear_order(*graph, seed, math.log2(most), *limits)
-        for sweep in range(1, tuning().linear_sweeps if flags.hurry[0] == 0 else 1):
+        for sweep in range(1, tuning().linear_sweeps):
+            if flags.hurry[0] != 0:
+                break
             order, *bits = linear_order(*graph, seed + sweep, min(math.log2(most), least[0]), *limits)
             best, least = (order, bits) if bits < least else (best, least)
         check_deadline()
