@@ -131,8 +131,8 @@ LEAST_RULED_OUT = 0.02
 LAST_BOUND_SECONDS = 0.5
 """Time limit, in seconds, of a last bound if the deadline came before any bound."""
 
-ROUND_SECONDS = 2.0
-"""Expected time of a first elimination below a threshold, in seconds, if the root bound is below that of the searches:
+ELIMINATION_SECONDS = 2.0
+"""Expected time of an elimination below a threshold, in seconds, if the root bound is below that of the searches:
 of rosters and protein designs it took 2 to 9 s, and gained nothing."""
 
 _END = object()
@@ -257,7 +257,7 @@ class BoundedSolve(SubSolver):
             is_over = sources.is_over or known.is_near_enough or self.statistics.seconds["bounds"] >= most
             assert whole.source is not None and known.lower is not None
             if is_over and whole.source.root < known.lower and not self._searches.waits_for_bounds:
-                self._next_seconds = ROUND_SECONDS
+                self._next_seconds = ELIMINATION_SECONDS
             yield
             if is_over:
                 break
