@@ -108,7 +108,7 @@ def test_elimination_below_a_threshold_waits_where_others_have_a_better_bound(im
 
     monkeypatch.setattr(bounded.BoundedSolve, "_step", step)
     assert oocbe.solve(problem, **SETTINGS).value == expected
-    assert max(costs) == (bounded.ROUND_SECONDS if is_ahead else 0.0)
+    assert max(costs) == (bounded.ELIMINATION_SECONDS if is_ahead else 0.0)
 
 
 def attempts_at(problem, eliminate=None, **options):
