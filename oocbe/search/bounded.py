@@ -32,6 +32,7 @@ from oocbe.elimination.runs.durability import Run
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.value_removal import remove_values
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
@@ -443,14 +444,18 @@ class BoundedSolve(SubSolver):
             statistics.spoiled = True
 
     def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
-        """Orders for the remaining problem, searched for ``seconds``; the given order if there is one."""
+        """Orders for the remaining problem, searched for ``seconds``; the given order if there is one.
+
+        All searches together take ``order_seconds``, and later ones at least the time of a first order.
+        """
         begin = working_time()
         problem, options = scope.problem, self._options
         if given is None and self._given is not None:
             index = {v: i for i, v in enumerate(scope.variables)}
             given = [index[v] for v in self._given if v in index]
         if given is None:
-            left = min(seconds, self._engine.deadline.remaining)
+            left = options.order_seconds - self.statistics.seconds["order"] - self._plain.order_seconds
+            left = min(seconds, max(left, tuning().first_order_seconds), self._engine.deadline.remaining)
             choices = search_orders(problem, options.order, left, options.seed, deadline=self._engine.deadline)
         else:
             choices = [judge_order(problem, given, options.order, options.seed)]

@@ -84,6 +84,25 @@ def test_tiny_caps_blocks_and_memory(structure, cap, threads):
     check(problem, result.value, result.assignment, expected)
 
 
+def test_all_searches_for_orders_share_one_budget(monkeypatch):
+    """Each round of elimination below a threshold orders what is left anew."""
+    asked, spent, search = [], iter(range(0, 1000, 2)), bounded.search_orders
+
+    def record(problem, wanted, seconds, *given, **more):
+        asked.append(seconds)
+        return search(problem, wanted, 0.0, *given, **more)
+
+    monkeypatch.setattr(bounded, "QUICK_CAP", 1)
+    monkeypatch.setattr(bounded, "CAP_FACTOR", 2)
+    monkeypatch.setattr(bounded, "search_orders", record)
+    monkeypatch.setattr(bounded, "working_time", lambda: float(next(spent)))  # 2 s each
+    solve(chain(14, 4), bounds="constant", incumbent_seconds=0, order_seconds=13.0)
+    longer = [seconds for seconds in asked if seconds]
+    assert longer[0] > 2
+    assert longer == sorted(longer, reverse=True)
+    assert longer[-1] == 0.5
+
+
 def chain(count=24, size=5, seed=0) -> Problem:
     """Costs over triples along a line, a few of them forbidden, and crossings that make separators wide."""
     random = np.random.default_rng(seed)
