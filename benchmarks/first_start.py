@@ -86,11 +86,13 @@ COMMANDS = {
 
 
 class Run(NamedTuple):
-    """A process. seconds : its wall time. answer : its JSON object; empty if it printed none."""
+    """A process. seconds : its wall time. answer : its JSON object; empty if it printed none. message : its last line
+    on standard error."""
 
     seconds: float
     answer: dict[str, Any]
     code: int
+    message: str
 
 
 def cases() -> list[tuple[str, list[str]]]:
@@ -115,13 +117,13 @@ def run(arguments: Sequence[str], cache: str | None, limit: float) -> Run:
             command, env=environment, capture_output=True, text=True, timeout=limit + KILL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return Run(time.perf_counter() - begin, {}, -9)
+        return Run(time.perf_counter() - begin, {}, -9, "killed")
     seconds = time.perf_counter() - begin
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        answer = {"error": done.stderr.strip()[-300:]}
-    return Run(seconds, answer, done.returncode)
+        answer = {}
+    return Run(seconds, answer, done.returncode, done.stderr.strip().rpartition("\n")[2])
 
 
 def has(answer: dict[str, Any], *names: str) -> bool:
@@ -146,8 +148,8 @@ def compare(case: tuple[str, list[str]]) -> list[list[str]]:
             while any(path.name != "late.lock" for path in Path(cache).rglob("*.lock")):
                 time.sleep(0.1)
         faults = ["late"] if cold.seconds > limit + ALLOWED_SECONDS else []
-        if not {warm.code, cold.code} <= {*ENDED, EXIT_LIMIT, EXIT_RESOURCES}:
-            faults.append(f"exit codes {warm.code}, {cold.code}")
+        failed = [one for one in (warm, cold) if one.code not in {*ENDED, EXIT_LIMIT, EXIT_RESOURCES}]
+        faults += [f"exit code {one.code}: {one.message}" for one in failed]
         if is_answered(warm) and not is_answered(cold):
             faults.append("bound only" if has(cold.answer, "bound") else "no answer")
         elif has(warm.answer, "bound") and not has(cold.answer, "bound"):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_many_elements_and_other_threads_are_left_to_compiled_loops(made):
     thread.start()
     thread.join()
     assert found == [False]
+
+
+def test_the_end_of_the_main_threads_call_is_none_of_another_thread(monkeypatch):
+    """A thread searches for the first incumbent by interpreted loops, while the main thread interprets others."""
+    monkeypatch.setattr(interpreter, "_end", 0.0)
+    with pytest.raises(interpreter._OutOfTimeError):
+        interpreted(count)(5, np.zeros(1, dtype=np.int64))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(interpreted(count), 5, np.zeros(1, dtype=np.int64)).result() == 5
 
 
 def test_no_large_array_is_copied(made):

@@ -126,11 +126,11 @@ class _OutOfTimeError(Exception):
 
 
 _end = math.inf
-"""Time at which the interpreted call must have ended, on the clock of :func:`time.monotonic`; one thread interprets."""
+"""Time by which the main thread's interpreted call must end, by :func:`time.monotonic`; other threads have none."""
 
 
 def _check_time() -> None:
-    if time.monotonic() >= _end:
+    if time.monotonic() >= _end and threading.current_thread() is threading.main_thread():
         raise _OutOfTimeError
 
 
