@@ -80,6 +80,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
         try:
             with heard(_raised()) as interruption:
                 try:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)  # those that came while modules were loaded
                     require(ARRAYS_BYTES, "loading NumPy")
                     _refuse_urls(kwargs)
                     with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):

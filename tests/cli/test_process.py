@@ -132,8 +132,9 @@ def test_notes_that_cannot_be_written_change_nothing(tmp_path: Path) -> None:
 
 
 def hear_interrupts() -> None:
-    """A shell starts what runs in the background with SIGINT ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """A shell starts what runs in the background with SIGINT ignored, ``nohup`` with SIGHUP; children inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(("number", "code", "with_workdir"), [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, True)])
@@ -214,6 +215,21 @@ def test_an_interrupted_solve_writes_all_that_was_asked_for(
     assert CliRunner().invoke(app, ["trace", str(trace)]).exit_code == 0
     assert list(scratch.iterdir()) == []
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_while_modules_load_has_an_answer(number: signal.Signals, code: int) -> None:
+    """It waits for the command, as no module can end in the middle of its import."""
+    script = (
+        "import os, sys\nfrom oocbe import __main__\nclass Finder:\n    def find_spec(name, *_):\n"
+        f"        if name == 'oocbe.cli.failures':\n            os.kill(os.getpid(), {int(number)})\n"
+        f"sys.meta_path.insert(0, Finder)\nsys.argv = ['oocbe', 'solve', {DAILY!r}, '--json']\n__main__.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, preexec_fn=hear_interrupts
+    )
+    assert (done.returncode, done.stderr) == (code, "oocbe: interrupted; temporary files are removed\n")
+    assert json.loads(done.stdout)["status"] == "interrupted"
 
 
 def test_an_interruption_of_generated_code_ends_with_its_exit_code(tmp_path: Path) -> None:
