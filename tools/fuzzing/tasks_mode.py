@@ -47,7 +47,7 @@ def draw(random: Random) -> Description:
     if task == "bound":
         case["z"] = random.choice((["auto"], [random.randint(1, 8)], [1, 3, 20], [2, "auto"]))
         case["partition"] = random.choice(("scope", "content"))
-        case["cost_shifting"] = random.random() < 0.4
+        case["cost_shifting"] = options.get("tables") != "incomplete" and random.random() < 0.4
     return case
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.incumbent import find_incumbent
-from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets, with_copies
+from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.bounds.mini_buckets.mini_buckets_partition import PARTITIONS, MiniBucketShape, largest_fitting
 from oocbe.bounds.row_tables import ScopeTables
@@ -81,7 +81,7 @@ def bound(
         improve on earlier ones is skipped and noted. ``auto``: the largest z with messages predicted to fit the memory
         limit; with cost shifting in complete tables, the z with the best bound, tried upwards while the bound improves.
     partition : ``scope``, ``content``, or ``auto``: content for cost shifting in complete tables, else scope.
-    cost_shifting : whether costs are shifted between mini-buckets.
+    cost_shifting : whether costs are shifted between mini-buckets, in complete tables where these fit.
     observer : called after every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
 
     Returns
@@ -92,14 +92,16 @@ def bound(
 
     Raises
     ------
-    UsageError : an unknown partition, a z below 1, or one of the options ``ub``, ``resume``, ``workdir``,
-        ``piece_rows`` and ``streams``.
+    UsageError : an unknown partition, a z below 1, one of the options ``ub``, ``resume``, ``workdir``, ``piece_rows``
+        and ``streams``, or cost shifting in incomplete tables.
     UnsupportedError : a semiring that does not select, or negative factors.
     ResourceError : messages do not fit the memory limit with any given z.
     ValueRangeError : sums may overflow 64-bit integers.
     """
     begin = time.perf_counter()
     _check_options(options, z, partition)
+    if cost_shifting and options.tables == INCOMPLETE:
+        raise UsageError("tables: costs are shifted in complete tables; leave 'incomplete' out")
     semiring = options.semiring or problem.semiring
     problem = reduce_arity(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
@@ -230,8 +232,7 @@ class Bounding:
         choice = narrow.choice if narrow else search_orders(*search, deadline=deadline)[0]
         self.order = choice.order
         self.width = narrow.width if narrow else max(map(len, choice.separators), default=0)
-        in_rows = not self.shifting or options.tables == INCOMPLETE
-        self.tables = None if in_rows else ScopeTables.of(self.target)
+        self.tables = ScopeTables.of(self.target) if self.shifting else None
         if self.partition == AUTO:
             self.partition = "scope" if self.tables is None else "content"
         return self
@@ -308,16 +309,15 @@ class Bounding:
         options, target = self.options, self.target
         engine = engine_for(options, deadline)
         self.uses_device = engine.uses_device
-        if self.shifting:
-            prepared = with_copies(target, self.order)
-        else:
-            prepared = prepare(target, MIN_SUM, self.order, carries=False)
+        prepared = prepare(target, MIN_SUM, self.order, carries=False)
         with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
-            settings = (self.partition, self.shifting, options.seed, options.tables)
+            settings = (self.partition, options.seed, options.tables)
             done = MiniBuckets(prepared, z, store, engine, *settings).run(self._bucket_done())
             forward_end = time.perf_counter()
             buckets = {b.variable: b for b in done.buckets}
             found = self._assigned(done.bound, lambda v, values: value_of(prepared, buckets[v], values), deadline)
+        if self.shifting and done.split:
+            self.notes.append(f"z = {z}: no costs were shifted, as complete tables do not fit; a lower z may be better")
         return done, *found, forward_end
 
     def _in_complete_tables(self, z: int, deadline: Deadline) -> _Passes | None:
@@ -386,24 +386,18 @@ class Bounding:
         return PrimalGraph(self.target)
 
     def _predicted_bytes(self, shape: MiniBucketShape) -> float:
-        """Bytes of all messages and of the working copies of the largest; with shifting, of the joins of a bucket."""
+        """Bytes of all messages and of the working copies of the largest."""
         target, separators = self.target, shape.separators
         if not separators:
             return 0.0
         sizes, sets = target.sizes, [elements_of(members) for members in separators]
         rows = self._graph.predict(Separators.of(sets), PROBES, self.options.seed)
         key_bits = [sum(bits_for(sizes[v]) for v in members) for members in sets]
-        value_bytes = 8 if self.shifting else value_dtype(target, MIN_SUM).itemsize
+        value_bytes = value_dtype(target, MIN_SUM).itemsize
         sent: list[float] = [
             r * (8 * (-(-b // 64)) + value_bytes) for r, b in zip(rows.tolist(), key_bits, strict=True)
         ]
-        largest = max(sent)
-        if self.shifting:
-            joined = dict.fromkeys(shape.variables, 0.0)
-            for v, size in zip(shape.variables, sent, strict=True):
-                joined[v] += sizes[v] * size
-            largest = max(joined.values())
-        return sum(sent) + tuning().row_copies * largest
+        return sum(sent) + tuning().row_copies * max(sent)
 
     def _searched(self, deadline: Deadline) -> tuple[tuple[int, ...] | None, str | None]:
         """An assignment from local search, after the backward pass found none."""
