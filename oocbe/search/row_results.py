@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import replace
 
-from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.outcome import attempts_note, blank_result, linear_note, usage_note
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.errors import RequestedEndError, TimeLimitError
@@ -18,9 +16,6 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
-
-EASY_SECONDS = 0.8
-"""Time limit of a first attempt, in seconds, if elimination without bounds is fast."""
 
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination finishes before a first attempt: 0.1 to 0.2 s."""
@@ -65,41 +60,12 @@ def opening_result(problem: Problem, rows: Searches, options: SolveOptions, know
     """
     rows.load()
     rows.open()
-    return _closed_result(problem, rows, options, known, 0.0)
-
-
-def result_by_rows(
-    problem: Problem,
-    rows: Searches,
-    choice: OrderChoice,
-    options: SolveOptions,
-    known: SharedBounds,
-    order_seconds: float,
-) -> Result | None:
-    """The result of searches over rows before elimination without bounds; None if elimination should go ahead.
-
-    problem : the original one. rows : of the problem in min-sum.
-    choice : the order of elimination. known : bounds in min-sum, updated.
-    order_seconds : time of the order search.
-    """
-    if sum(choice.predicted_rows) <= FEW_ROWS:
-        return None
-    rows.load()
-    with suppress(TimeLimitError):
-        rows.first(EASY_SECONDS)
-    return _closed_result(problem, rows, options, known, order_seconds)
-
-
-def _closed_result(
-    problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds, order_seconds: float
-) -> Result | None:
-    """The result if the searches have closed the problem."""
     if not known.is_closed:
         return None
     statistics = Statistics()
     rows.report(statistics)
     result = result_of_bounds(problem, options, known, statistics, "cpu")
-    return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})
+    return replace(result, seconds={**statistics.seconds, "rows": rows.seconds})
 
 
 def result_of_bounds(

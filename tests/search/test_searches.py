@@ -98,9 +98,15 @@ def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
         assert rounds.seconds == 0
 
 
+def search_first(monkeypatch):
+    """Have a solve search the problem as it is before it eliminates."""
+    monkeypatch.setattr(solve, "is_easy", lambda *_: False)
+    monkeypatch.setattr(solve, "presolve", lambda *_: None)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
-    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
+    search_first(monkeypatch)
     problem = anything(seed)
     result, plain = oocbe.solve(problem, order_seconds=0), oocbe.solve(problem, order_seconds=0, bounds="none")
     assert result.status == plain.status
@@ -108,7 +114,7 @@ def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
 
 
 def test_a_result_says_that_rows_have_closed_it(monkeypatch):
-    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
+    search_first(monkeypatch)
     problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
     result = oocbe.solve(problem, order_seconds=0)
     assert result.status == "optimal"
@@ -123,11 +129,12 @@ def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
     assignment = (0,) * 8
     value = problem.evaluate(assignment)
 
-    def by_rows(problem, rows, choice, options, known, *_):
+    def opening(problem, rows, options, known):
         known.offer(value, assignment, "rows")
         known.raise_lower(1, "rows")
 
-    monkeypatch.setattr(solve, "result_by_rows", by_rows)
+    search_first(monkeypatch)
+    monkeypatch.setattr(solve, "opening_result", opening)
     monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
     monkeypatch.setattr(bounded.BoundedSolve, "run", lambda _: None)
     result = oocbe.solve(problem, order_seconds=0)
@@ -155,7 +162,7 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
         raise MemoryError("no more")
 
     monkeypatch.setattr(DepthSearch, "_begin", failing)
-    monkeypatch.setattr(row_results, "FEW_ROWS", 0)
+    search_first(monkeypatch)
     result = oocbe.solve(problem, backend="cpu", order_seconds=0)
     assert tried
     assert (result.status, result.value) == ("optimal", optimum(problem))
@@ -177,9 +184,8 @@ def test_a_plan_says_what_a_sample_shows(monkeypatch):
 
 
 def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
-    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
-    monkeypatch.setattr(row_results, "EASY_SECONDS", 1e-9)
-    monkeypatch.setattr(searches, "HEAD_START", 0.0)
+    search_first(monkeypatch)
+    monkeypatch.setattr(searches, "HEAD_START", 1e-9)
     monkeypatch.setattr(portfolio, "PARAMETERS", A_STEP)
     monkeypatch.setattr(DepthSearch, "summary", "so and so many")
     monkeypatch.setattr(DepthSearch, "nodes", 1)

@@ -60,7 +60,7 @@ from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
-from oocbe.search.row_results import FEW_ROWS, opening_result, result_by_rows, result_of_bounds
+from oocbe.search.row_results import FEW_ROWS, opening_result, result_of_bounds
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
@@ -258,9 +258,8 @@ class _Solving:
                 choices = []  # the search with bounds gives bounds, and an assignment
             rows.order_seconds = spent = working_time() - begin - rows.seconds
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
-                known = self._knowledge_of(found)
-                result = result_by_rows(problem, rows, choices[0], options, known, spent)
-                if result is None and (result := self._eliminate_easily(choices, spent, found)) and rows.summary:
+                result = self._eliminate_easily(choices, spent, found)
+                if result is not None and rows.summary:
                     notes = (*result.notes, f"solved without bounds, after {rows.summary}")
                     result = replace(result, notes=notes, seconds={**result.seconds, "rows": rows.seconds})
                 if result is not None and result.linear_constraints != "relaxed":
@@ -291,8 +290,8 @@ class _Solving:
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
-        taken = {"rows": rows.seconds, "mini-buckets": search.mini_buckets.seconds}
-        seconds.update({name: share for name, share in taken.items() if share > 0})
+        if rows.seconds > 0:
+            seconds["rows"] = rows.seconds
         if (result := others.result) is not None:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
             seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
