@@ -101,11 +101,11 @@ def test_counts_of_more_digits_than_python_converts(capsys: pytest.CaptureFixtur
 
 def test_results_with_such_counts_are_shown() -> None:
     """As text, in a notebook, and where the semiring counts; also those of optimal assignments."""
-    variables = tuple(Variable(f"x{v}", 1024) for v in range(1_500))
-    problem = Problem(variables, (Function.from_array((0,), [1] + [2] * 1023),))
+    variables = tuple(Variable(f"x{v}", 64) for v in range(2_500))
+    problem = Problem(variables, (Function.from_array((0,), [1] + [2] * 63),))
     counts = Problem(variables, (), semiring=COUNTING)
     for result in (count(problem), count_optimal(problem), solve(counts)):
-        number = digits(1024 ** (1_500 - (result.semiring == "min-sum" and result.optimum is not None)))
+        number = digits(64 ** (2_500 - (result.semiring == "min-sum" and result.optimum is not None)))
         assert digits(result.value) == number and len(number) > 4300
         assert f"value={number}, " in repr(result) and str(result) == repr(result)
         html = result._repr_html_()

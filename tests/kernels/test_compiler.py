@@ -203,20 +203,21 @@ def test_a_forked_process_leaves_the_compilations_of_its_parent_alone(monkeypatc
     assert made.is_over(loop)
 
 
-@pytest.mark.parametrize(("name", "value"), [("executable", ""), ("executable", "/bin/false"), ("frozen", True)])
-def test_a_loop_is_compiled_here_if_no_child_can_be_started(tmp_path, name, value):
+def test_a_loop_is_compiled_here_if_no_child_can_be_started(tmp_path):
     """The executable of a frozen program is that program: a child would be another run of it."""
-    code = f"""
+    code = """
 import sys
 import numpy as np
 from oocbe.kernels.cpu import compiler
 from oocbe.kernels.cpu.pairs.ascent import ascent
 from oocbe.runtime.deadline import Deadline
-sys.{name} = {value!r}
-if {name == "frozen"}:
-    compiler.connected_child = None
+keys = np.array([[1, 2, 1]], dtype=np.uint64)
 with Deadline():
-    print(ascent(np.array([[1, 2, 1]], dtype=np.uint64)))
+    for sys.executable, layout in (("", keys), ("/bin/false", np.asfortranarray(np.vstack([keys, keys])))):
+        print(ascent(layout))
+    sys.frozen, compiler.connected_child = True, None
+    print(ascent(keys[:, ::2]))
+assert len(ascent.signatures) == 3
 """
     cache = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=cache, check=True)

@@ -254,20 +254,6 @@ def test_places_of_trees_and_graphs():
     assert apart[0, 5] == apart.max()
 
 
-def test_a_notebook_shows_pages_and_pictures(tmp_path):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
-    cells = [
-        "import oocbe\nplan = oocbe.plan('examples/grid.wcsp')\nplan",
-        "plan.plot()",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
-    page, picture = (cell.outputs[0].data for cell in notebook.cells)
-    assert len(page["text/html"]) < SHORT
-    assert "image/png" in picture
-
-
 def test_names_with_dollars_are_no_formulas():
     dollars = oocbe.Problem(
         (oocbe.Variable(r"$\frac$", 2, ("$^$", "b")), oocbe.Variable("plain", 2)),
