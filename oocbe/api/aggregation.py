@@ -22,11 +22,12 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Sem
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.arrow import from_labels, value_kind
+from oocbe.tables.column_data import opened
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
 from oocbe.tables.packed import PackedTable
-from oocbe.tables.parquet_source import ColumnSource, check_renamed, opened, source_of, sparing
+from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete
@@ -125,80 +126,45 @@ def aggregate(
         raise UsageError("aggregate: there is no source")
     if isinstance(group_by, str) or isinstance(within, str) or isinstance(on, str):
         raise UsageError("aggregate: group_by, within and on are lists of columns")
-    single = isinstance(aggregate, str)
     asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
-    parts = list(dict.fromkeys(_Part(kind, *part[1:]) for part in asked.values() for kind in part.kinds))
-    if top is not None and (single or top < 1 or not set(within) <= set(group_by)):
+    if top is not None and (not asked or top < 1 or not set(within) <= set(group_by)):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
-    if output is not None and (len(asked) > 1 or len(parts) > 1 or top is not None or any(p.other for p in parts)):
+    if output is not None and (
+        len(asked) > 1 or top is not None or any(p.other or len(p.parts) > 1 for p in asked.values())
+    ):
         raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
     with sparing(), ExitStack() as closed:
         folder = closed.enter_context(closing(ScratchFolder(default_parent()))).path
-        functions = {name: (column, _function(name, given)) for name, (column, given) in (keys or {}).items()}
-        of_ours = Table | StoredTable | PackedTable | AnyComplete
-        read = [g if isinstance(g, of_ours) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
-        check_renamed(rename, [source for source in read if isinstance(source, ColumnSource)])
+        read = _opened(sources, rename, drop_nulls, keys or {})
         there = [source.names if isinstance(source, ColumnSource) else [*source.scope, VALUES] for source in read]
-        for name, (column, _) in functions.items():
-            if not any(name in own for own in there):
-                raise ModelError(f"aggregate: keys: {name!r}: no source has a column {column!r}")
-        names: dict[_Part, list[str | None]]
-        if isinstance(aggregate, str):
-            parts = [_Part(aggregate)]
-            names = {parts[0]: [values] * len(sources) if values is None or isinstance(values, str) else list(values)}
-            if len(names[parts[0]]) != len(sources):
-                raise UsageError(f"aggregate: values: {len(names[parts[0]])} columns for {len(sources)} sources")
-            for source, value in zip(read, names[parts[0]], strict=True) if aggregate != "count" else ():
-                if isinstance(source, ColumnSource) and value not in (None, *source.names):
-                    known = f"there are: {', '.join(source.names)}; values names it, None if there is none"
-                    raise ModelError(f"{source.what}: there is no column {value!r} of values; {known}")
-        else:
-            names = {part: [part.column if part.column in own else None for own in there] for part in parts}
-            for part in parts:
-                if part.column is not None and not any(names[part]):
-                    known = f"no source has a column {part.column!r}; there are: {', '.join(_every(there))}"
-                    raise ModelError(f"aggregate: {part.how}: {known}")
+        names = _given(aggregate, values, read) if isinstance(aggregate, str) else _valued(asked, there)
         valued = [{own[number] for own in names.values()} for number in range(len(read))]
-        columns = _keys(there, valued)
         if on is None:
             of_any = set().union(*valued) if asked else set()
-            on = [name for name in _shared(columns) if name not in of_any]
-        kept = {p: _needed(_keys(there, valued, p.other), read, [*group_by, *p.other], on) for p in parts}
+            on = [name for name in _shared(_keys(there, valued)) if name not in of_any]
+        kept = {p: _needed(_keys(there, valued, p.other), read, [*group_by, *p.other], on) for p in names}
         every = [_every([own[number] for own in kept.values()]) for number in range(len(read))]
-        beside: list[list[str]] = [[] for _ in read]  # rows with missing entries are none of any aggregate
-        for number, (source, own, of) in enumerate(zip(read, every, valued, strict=True)):
-            if isinstance(source, ColumnSource):
-                wanted = [*own, *(name for name in of if name is not None and name in source.names)]
-                read[number] = source.once(wanted or source.names[:1], int(limit * SOURCE_SHARE))
-                beside[number] = wanted if asked and drop_nulls else []
-        domains = _domains(read, every, limit)
+        wanted = [[*own, *(n for n in has if n in of)] for own, of, has in zip(every, valued, there, strict=True)]
+        most = int(limit * SOURCE_SHARE)
+        pairs = zip(read, wanted, strict=True)
+        once = [s.once(n or s.names[:1], most) if isinstance(s, ColumnSource) else s for s, n in pairs]
+        domains = _domains(once, every, limit)
         found: dict[_Part, Any] = {}
-        for part in parts:
-            place, label = folder / f"{len(found)}", " ".join(filter(None, (part.how, part.column, *part.other)))
-            place.mkdir()
-            semiring = _semiring(part.how.removeprefix("arg") if part.other else part.how, combine)
-            tables: list[Any] = []
-            given = zip(read, names[part], kept[part], beside, strict=True)
-            for number, (source, value, kept_here, more) in enumerate(given):
-                taken = None if part.how == "count" else value
-                begin = perf_counter()
-                if isinstance(source, ColumnSource):
-                    reading = _Reading(source, kept_here, taken, semiring, domains, int(limit * SOURCE_SHARE), more)
-                    with span(READER, "read source") as timed:
-                        tables.append(reading.table(place / f"source-{number}"))
-                        timed.note(rows=tables[-1].rows)
-                else:
-                    tables.append(_in_semiring(source, semiring, taken is not None))
-                if explain:
-                    text = f"{tables[-1].rows:,} keys ({' '.join(kept_here)}) in {perf_counter() - begin:.3f} s"
-                    explain(f"{label}: source {number}, {text}")
+        for part, columns in names.items():
+            semiring = _semiring(part, combine, read, columns)
+            tables = []
+            for number, source in enumerate(once):
+                beside = wanted[number] if asked and drop_nulls else []
+                value = None if part.how == "count" else columns[number]
+                reading = _Reading(source, kept[part][number], value, semiring, domains, most, beside)
+                tables.append(reading.reduced(folder / f"{len(found)}-{number}", f"{part}: source {number}", explain))
             path = _path(tables, [*group_by, *part.other])
             if explain:
-                explain(f"{label}: {path}")
+                explain(f"{part}: {path}")
             table = Contractions(path, limit, backend, closed).run(tables, output, explain=explain)
             found[part] = _in_memory(table, limit) if output is None else table
-        if single or output is not None:
-            return found[parts[0]]
+        if not asked or output is not None:
+            return next(iter(found.values()))
         types = {n: s.type_of(n) for s in reversed(read) if isinstance(s, ColumnSource) for n in s.names}
         rows = _columns_of(found, asked, group_by, types)
         first, part = next(iter(asked.items()))
@@ -212,10 +178,13 @@ class _Part(NamedTuple):
     column: str | None = None
     other: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.how, self.column, *self.other)))
+
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def parts(self) -> tuple[_Part, ...]:
         """Aggregates from which it is computed."""
-        return ("sum", "count") if self.how == "mean" else (self.how,)
+        return tuple(self._replace(how=how) for how in ("sum", "count")) if self.how == "mean" else (self,)
 
 
 def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) -> dict[str, _Part]:
@@ -233,6 +202,43 @@ def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) ->
     if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
         raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
     return asked
+
+
+def _opened(
+    sources: Sequence[Any], rename: Mapping[str, str] | None, drop_nulls: bool, keys: Mapping[str, Key]
+) -> list[Any]:
+    """Tables of oocbe as they are, all others as sources of columns, with those of ``keys``."""
+    functions = {name: (column, _function(name, given)) for name, (column, given) in keys.items()}
+    of_ours = Table | StoredTable | PackedTable | AnyComplete
+    read = [g if isinstance(g, of_ours) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
+    check_renamed(rename, [source for source in read if isinstance(source, ColumnSource)])
+    for name, (column, _) in functions.items():
+        if not any(name in (s.names if isinstance(s, ColumnSource) else s.scope) for s in read):
+            raise ModelError(f"aggregate: keys: {name!r}: no source has a column {column!r}")
+    return read
+
+
+def _given(how: str, values: str | Sequence[str | None] | None, read: Sequence[Any]) -> dict[_Part, list[str | None]]:
+    """The column of values of each source, for one aggregate."""
+    names = [values] * len(read) if values is None or isinstance(values, str) else list(values)
+    if len(names) != len(read):
+        raise UsageError(f"aggregate: values: {len(names)} columns for {len(read)} sources")
+    for source, value in zip(read, names, strict=True) if how != "count" else ():
+        if isinstance(source, ColumnSource) and value not in (None, *source.names):
+            known = f"there are: {', '.join(source.names)}; values names it, None if there is none"
+            raise ModelError(f"{source.what}: there is no column {value!r} of values; {known}")
+    return {_Part(how): names}
+
+
+def _valued(asked: Mapping[str, _Part], there: Sequence[Sequence[str]]) -> dict[_Part, list[str | None]]:
+    """The column of values of each source, for each of several aggregates; None: the source has none."""
+    names: dict[_Part, list[str | None]] = {}
+    for part in (part for wanted in asked.values() for part in wanted.parts):
+        names[part] = [part.column if part.column in own else None for own in there]
+        if part.column is not None and not any(names[part]):
+            known = f"no source has a column {part.column!r}; there are: {', '.join(_every(there))}"
+            raise ModelError(f"aggregate: {part.how}: {known}")
+    return names
 
 
 def _function(name: str, given: str | Callable[[Any], Any]) -> Any:
@@ -268,8 +274,8 @@ def _columns_of(found: Mapping[_Part, Any], asked: Mapping[str, _Part], group_by
         shown[part] = rows.sort_by([(name, "ascending") for name in group_by]) if group_by else rows
     groups = next(iter(shown.values()))
     made = {name: groups.column(name) for name in group_by}
-    for name, (how, column, other) in asked.items():
-        own = [shown[_Part(kind, column, other)].column([*other, ROW_VALUES][0]) for kind in _Part(how, column).kinds]
+    for name, part in asked.items():
+        own = [shown[kind].column([*kind.other, ROW_VALUES][0]) for kind in part.parts]
         made[name] = own[0] if len(own) == 1 else compute.divide(compute.cast(own[0], "float64"), own[1])
     return arrow.table(made)
 
@@ -290,8 +296,13 @@ def _best(rows: Any, count: int, within: Sequence[str], column: str, is_least: b
     return rows.filter(places - np.maximum.accumulate(np.where(begins, places, 0)) < count)
 
 
-def _semiring(aggregate: str, combine: str | None) -> Semiring:
+def _semiring(part: _Part, combine: str | None, read: Sequence[Any], columns: Sequence[str | None]) -> Semiring:
+    """The semiring of an aggregate. Values of one source alone are combined with none, so that a sum has them, too."""
+    aggregate = part.how.removeprefix("arg") if part.other else part.how
     chosen = combine or ("sum" if aggregate in ("max", "min") else "product")
+    of = [source for source, column in zip(read, columns, strict=True) if column is not None]
+    if chosen == "product" and aggregate in ("max", "min") and len(of) == 1 and isinstance(of[0], ColumnSource):
+        chosen = "sum"
     if (aggregate, chosen) not in SEMIRINGS:
         known = ", ".join(f"{a} of a {c}" for a, c in SEMIRINGS)
         raise UsageError(f"aggregate: {aggregate!r} of a {chosen!r} is unknown; known: {known}")
@@ -350,13 +361,26 @@ class _Reading(NamedTuple):
     ``most`` is the number of bytes of keys and values in memory. ``beside`` are columns without missing entries.
     """
 
-    source: ColumnSource
+    source: Any
     names: list[str]
     value: str | None
     semiring: Semiring
     domains: Mapping[str, Domain]
     most: int
     beside: Sequence[str]
+
+    def reduced(self, folder: Path, label: str, explain: Explain) -> Any:
+        """The table of a source, explained; a table of oocbe in the semiring."""
+        begin = perf_counter()
+        if isinstance(self.source, ColumnSource):
+            with span(READER, "read source") as timed:
+                table = self.table(folder)
+                timed.note(rows=table.rows)
+        else:
+            table = _in_semiring(self.source, self.semiring, self.value is not None)
+        if explain:
+            explain(f"{label}, {table.rows:,} keys ({' '.join(self.names)}) in {perf_counter() - begin:.3f} s")
+        return table
 
     @property
     def _how(self) -> str:

@@ -87,6 +87,8 @@ def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first
     import pyarrow.compute as compute
 
     kind = data.type
+    if not len(data):  # of any type
+        return np.zeros(0, dtype=np.int64)
     if arrow.types.is_integer(kind) and not arrow.types.is_uint64(kind):
         data = data.cast(arrow.int64())  # labels may exceed the range of a narrow column
     own = label_type(kind)
@@ -117,7 +119,8 @@ def check_label_type(name: str, kind: Any, what: str) -> None:
     ):  # fmt: skip
         raise ModelError(
             f"{what}: column {name} is of type {kind}; variables are integers, truth values, text, dates, "
-            "timestamps, decimals or dictionaries of these: cast it before, or leave it out by scope"
+            "timestamps, decimals or dictionaries of these: cast it before (of a join also by keys, such as {'day': "
+            "('time', lambda column: column.cast('int64'))}), or leave it out (by scope; of a join by on)"
         )
 
 
@@ -297,40 +300,22 @@ def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
     Raises ModelError: one exceeds the range of int64 or float64; the message names its row.
     """
     scale, width = data.type.scale, data.type.bit_width
-    chunks = data.chunks if hasattr(data, "chunks") else [data]
-    parts = [np.zeros(0, dtype=decimal_dtype(scale))]
-    for chunk in chunks:
-        if not len(chunk):
-            continue
-        kind = np.int32 if width == 32 else np.int64
-        words = np.frombuffer(chunk.buffers()[1], dtype=kind).reshape(-1, max(1, width // 64))
-        words = words[chunk.offset : chunk.offset + len(chunk)]
-        units = words[:, 0].astype(np.int64)
-        fits = (words[:, 1:] == (units >> 63)[:, np.newaxis]).all(axis=1)
-        parts.append(_values_of(units, fits, scale, name, what, first, lambda row, given=chunk: given[row].as_py()))
-        first += len(chunk)
-    return np.concatenate(parts)
-
-
-def _values_of(
-    units: NDArray[np.int64], fits: NDArray[np.bool_], scale: int, name: str, what: str, first: int, shown: Any
-) -> NDArray[Any]:
-    """Values from units of the last place; refused where ``fits`` (int64) is False or the range is exceeded."""
+    if not len(data):
+        return np.zeros(0, dtype=decimal_dtype(scale))
+    data = data.combine_chunks() if hasattr(data, "chunks") else data
+    words = np.frombuffer(data.buffers()[1], dtype=np.int32 if width == 32 else np.int64)
+    words = words.reshape(-1, max(1, width // 64))[data.offset : data.offset + len(data)]
+    units = words[:, 0].astype(np.int64)
     factor = 10 ** abs(scale)
-    if scale > 0:
-        wrong = ~fits | (np.abs(units) > MOST_UNITS) | (units == np.iinfo(np.int64).min)
-        if scale > MOST_PLACES:
-            wrong |= units != 0
-    else:
-        limit = ((1 << 63) - 1) // factor
-        wrong = ~fits | (units > limit) | (units < -limit)
+    limit = ((1 << 63) - 1) // factor if scale <= 0 else MOST_UNITS if scale <= MOST_PLACES else 0
+    wrong = (words[:, 1:] != (units >> 63)[:, np.newaxis]).any(axis=1) | (units > limit) | (units < -limit)
     if wrong.any():
         row = int(np.argmax(wrong))
         kind = "a float64 holds" if scale > 0 else "64 bits with a sign hold"
         raise ModelError(
-            f"{what}: column {name}, {row_of(first + row)}: the decimal {shown(row)} has more digits than {kind}; "
-            "round it, or cast the column before"
+            f"{what}: column {name}, {row_of(first + row)}: the decimal {data[row].as_py()} has more digits than "
+            f"{kind}; round it, or cast the column before"
         )
     if scale > 0:
-        return units / float(factor) if scale <= MOST_PLACES else np.zeros(len(units))
+        return np.asarray(units / float(factor))
     return units * np.int64(factor) if limit else units  # all are 0

@@ -108,9 +108,13 @@ def domain_in(
     if not types.is_integer(kind):
         check_label_type(name, labels, what)
         if isinstance(before, int):
-            raise ModelError(f"{what}: column {name} is of type {kind}, and integers in another table")
+            raise ModelError(
+                f"{what}: column {name} is of type {kind}, and integers in another table; cast one of both"
+            )
         if before is not None and any(type(label) is not label_type(labels) for label in before):
-            raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
+            raise ModelError(
+                f"{what}: column {name} is of type {kind}, and has other labels in another table; cast one of both"
+            )
     elif before is None or isinstance(before, int):
         low, high = _integers(source, name, memory)
         if _is_index((low, high)) and not (labels_integers and before is None):
@@ -121,7 +125,9 @@ def domain_in(
                 "domain's labels for both"
             )
     elif not all(type(label) is int for label in before):
-        raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
+        raise ModelError(
+            f"{what}: column {name} is of type {kind}, and has other labels in another table; cast one of both"
+        )
     known = () if before is None or isinstance(before, int) else before
     found = _labels_in(source, name, memory, known)
     try:

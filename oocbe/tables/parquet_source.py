@@ -1,4 +1,4 @@
-"""Sources of columns: Parquet files of any size, batch by batch, or an Arrow table; with renaming.
+"""Sources of columns: Parquet files of any size, batch by batch, or other data with columns; with renaming.
 
 Renaming of columns to variables, and skipping of rows with missing entries, are done here; readers of a source need not
 handle either.
@@ -7,15 +7,12 @@ handle either.
 from __future__ import annotations
 
 import errno
-import lzma
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.model.settings.tuning import tuning
@@ -24,6 +21,7 @@ from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.plain_files import kind_of, no_file
 from oocbe.tables.arrow import arrow_table, refuse_nulls
+from oocbe.tables.column_data import Columns, Held, Query
 from oocbe.tables.object_files import ObjectReader, filesystem_of
 from oocbe.tables.object_path import ObjectPath, Place, place_named
 
@@ -55,42 +53,6 @@ def sparing() -> Iterator[None]:
             yield
     finally:
         pyarrow().default_memory_pool().release_unused()
-
-
-class Columns(Protocol):
-    """Columns by their names in the data."""
-
-    @property
-    def what(self) -> str:
-        """Location, for messages."""
-
-    @property
-    def schema(self) -> Any:
-        """Names and types, a pyarrow.Schema."""
-
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Record batches of some columns, in that order, at most ``rows`` rows each where they are stored."""
-
-    def metadata(self) -> Iterable[Any] | None:
-        """Metadata of each Parquet file; None for other data."""
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A pyarrow.Table."""
-
-    data: Any
-    what: str = "Arrow table"
-
-    @property
-    def schema(self) -> Any:
-        return self.data.schema
-
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        yield from self.data.select(columns).to_batches()
-
-    def metadata(self) -> Iterable[Any] | None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -251,7 +213,7 @@ class ColumnSource:
         none = arrow.schema([self.data.schema.field(name) for name in own]).empty_table()
         columns = {name: column for name, column in self.columns.items() if column in own}
         keys = {name: key for name, key in self.keys.items() if key[0] in columns}
-        data = _Held(arrow.Table.from_batches(parts) if parts else none, self.what)
+        data = Held(arrow.Table.from_batches(parts) if parts else none, self.what)
         return replace(self, data=data, columns=columns, keys=keys)
 
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS, beside: Sequence[str] = ()) -> Iterator[Any]:
@@ -321,35 +283,6 @@ class ColumnSource:
         return None if files is None else (low, high)
 
 
-@dataclass(frozen=True)
-class Query:
-    """A lazy frame of Polars or a relation of DuckDB; it is run for each pass over some of its columns."""
-
-    data: Any
-    what: str = "query"
-
-    @cached_property
-    def schema(self) -> Any:
-        """Names and types, a pyarrow.Schema; those of no rows of the query."""
-        none = self.data.limit(0)
-        return arrow_table(none.collect() if hasattr(none, "collect") else none).schema
-
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Record batches of some columns."""
-        if hasattr(self.data, "collect_schema"):
-            frame = self.data.select(columns)
-            in_batches = hasattr(frame, "collect_batches")  # from Polars 1.34 on
-            for part in frame.collect_batches(chunk_size=rows) if in_batches else [frame.collect()]:
-                yield from part.to_arrow().to_batches(rows)
-            return
-        names = ('"' + name.replace('"', '""') + '"' for name in columns)
-        yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
-
-    def metadata(self) -> Iterable[Any] | None:
-        """None: there are no statistics."""
-        return None
-
-
 def source_of(
     given: Any,
     rename: Mapping[str, str] | None = None,
@@ -365,8 +298,8 @@ def source_of(
     """
     paths = given if isinstance(given, list | tuple) else [given]
     data: Columns = given
-    if not isinstance(given, Query | _Held):
-        data = _stored(given) if all(isinstance(p, str | Path) for p in paths) else _Held(arrow_table(given))
+    if not isinstance(given, Query | Held):
+        data = _stored(given) if all(isinstance(p, str | Path) for p in paths) else Held(arrow_table(given))
     columns: dict[str, str] = {}
     for column in data.schema.names:
         name = (rename or {}).get(column, column)
@@ -377,30 +310,6 @@ def source_of(
     if taken := sorted(set(own).intersection(columns)):
         raise ModelError(f"{data.what}: keys: there is a column {taken[0]!r} already; give the key another name")
     return ColumnSource(data, columns, drop_nulls, own)
-
-
-def opened(source: Any) -> Any:
-    """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
-    ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
-    Raises UsageError: no such file; FormatError: a damaged one.
-    """
-    own = type(source)  # a frame of pandas has its columns as attributes
-    is_lazy = hasattr(own, "collect_schema") and hasattr(own, "collect")
-    if is_lazy or (hasattr(own, "project") and hasattr(own, "__arrow_c_stream__")):
-        return Query(source)
-    kind = re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(source).lower())
-    if not isinstance(source, str | Path) or kind is None:
-        return source
-    from pyarrow import csv
-
-    if not Path(source).is_file():
-        raise UsageError(f"{source}: there is no such file")
-    parsed = csv.ParseOptions(delimiter="\t" if kind[1] == "tsv" else ",")
-    try:
-        with lzma.open(source) if kind[3] == "xz" else nullcontext(source) as given:
-            return _Held(csv.read_csv(given, parse_options=parsed), str(source))
-    except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
-        raise FormatError(source, None, str(error)) from None
 
 
 def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSource]) -> None:

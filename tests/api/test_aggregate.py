@@ -454,3 +454,36 @@ def test_the_greatest_product_of_negative_values_is_refused():
     one, other = pa.table({"g": [0, 1], "k": [0, 0], "v": [-2, -3]}), pa.table({"k": [0, 0], "v": [-3, 5]})
     with pytest.raises(ModelError, match="column v has a negative value"):
         oocbe.aggregate(one, other, group_by=["g"], combine="product", values="v")
+
+
+def test_the_greatest_product_of_values_of_one_source_is_that_of_the_values():
+    one, other = pa.table({"g": [0, 1, 2], "k": [0, 0, 1], "v": [-2, -3, 0]}), pa.table({"k": [0, 1]})
+    for how in ("max", "min"):
+        best = oocbe.aggregate(one, other, group_by=["g"], aggregate=how, combine="product", values=["v", None])
+        assert best.to_arrow("v").to_pylist() == [{"g": 0, "v": -2}, {"g": 1, "v": -3}, {"g": 2, "v": 0}]
+
+
+def test_empty_cells_of_text_in_csv_are_missing(tmp_path):
+    """As they are for DuckDB, Polars and pandas; they were labels that matched each other."""
+    (tmp_path / "one.csv").write_text('shop,day,gain\na,1,5\n,1,7\n"",2,8\nNA,2,9\n')
+    (tmp_path / "other.csv").write_text("shop,cost\na,1\n,2\nNA,3\n")
+    paths = [str(tmp_path / name) for name in ("one.csv", "other.csv")]
+    with pytest.raises(ModelError, match=r"one.csv: column shop, row 1 .*--drop-nulls"):
+        oocbe.aggregate(*paths, group_by=["shop"], aggregate={"gain": ("max", "gain")})
+    found = oocbe.aggregate(*paths, group_by=["shop"], aggregate={"gain": ("max", "gain")}, drop_nulls=True)
+    assert found.to_pylist() == [{"shop": "NA", "gain": 9}, {"shop": "a", "gain": 5}]
+
+
+def test_keys_without_rows_may_be_of_another_type_than_labels_and_floats_name_the_way_out():
+    one, none = (
+        pa.table({"k": ["a", "b"], "v": [1, 2]}),
+        pa.table({"k": pa.array([], pa.bool_()), "w": pa.array([], "int8")}),
+    )
+    for sources in (none, one), (one, none):
+        if sources[0] is none:
+            assert oocbe.aggregate(*sources, group_by=["k"], aggregate="count").rows == 0
+    floats = pa.table({"k": [1.0, 2.0], "v": [1, 2]})
+    with pytest.raises(ModelError, match=r"column k is of type double; .* keys"):
+        oocbe.aggregate(floats, group_by=["k"], values="v")
+    with pytest.raises(ModelError, match="column k is of type string, and integers in another table; cast one"):
+        oocbe.aggregate(pa.table({"k": [1]}), one, group_by=["k"], aggregate="count")

@@ -44,3 +44,18 @@ def test_the_best_products_of_integers_beyond_64_bits():
     expected = sorted((a * b for a in (first, first + 1) for b in (second - 1, second, 1)), reverse=True)
     assert [value for value, _ in k_best(problem, OPTIONS, 4).assignments] == expected[:4]
     assert count_optimal(problem, OPTIONS).optimum == expected[0]
+
+
+def products(*pairs):
+    variables = tuple(Variable(f"x{number}", 2) for number in range(len(pairs)))
+    functions = tuple(Function.from_array((number,), pair) for number, pair in enumerate(pairs))
+    return Problem(variables, functions, semiring=MAX_PRODUCT, name="far")
+
+
+def test_products_that_leave_the_range_of_float64_on_the_way_are_listed_and_others_are_noted():
+    best = k_best(products((1e-200, 2e-200), (1e-200, 3e-200), (1e200, 4e200)), OPTIONS, 2)
+    assert [value for value, _ in best.assignments] == [pytest.approx(2.4e-199), pytest.approx(1.2e-199)]
+    assert not any("float64" in note for note in best.notes)
+    best = k_best(products((1e-200, 2e-200), (1e-200, 3e-200)), OPTIONS, 2)
+    assert best.assignments == ((0.0, (1, 1)), (0.0, (0, 1)))
+    assert any("beyond the range of float64" in note for note in best.notes)

@@ -373,8 +373,9 @@ def test_what_is_refused_names_itself() -> None:
         solver.get_core()
     with pytest.raises(NotSupportedError, match="no subsolver"):
         cp.Model(x[0] > 3).solve(solver="oocbe:fast")
-    with pytest.raises(ValueError, match="time limit"):
-        solver.solve(time_limit=-1)
+    for wrong in (-1, "abc", float("nan")):
+        with pytest.raises(ValueError, match=f"time_limit: {wrong!r} is not a number of seconds"):
+            solver.solve(time_limit=wrong)
     with mock.patch("oocbe.api.cpmpy.MOST_LISTED", 5), pytest.raises(NotSupportedError, match="solution_limit"):
         cp.Model(cp.any(cp.boolvar(shape=4))).solveAll(solver="oocbe")
 

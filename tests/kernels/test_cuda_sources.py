@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.kernels.cuda.modules import OPTIONS, choices, defined_source, source_names, source_text
+from oocbe.kernels.cuda.modules import OPTIONS, PACKAGE, choices, defined_source, source_text
 from oocbe.kernels.cuda.structs import words
+
+SOURCES = sorted(path.stem for path in PACKAGE.glob("**/kernels/cuda/**/*.cu"))
 
 ARCHITECTURES = (70, 80, 90)
 """The oldest first: what compiles for it, and does not ask for the architecture, compiles for the others."""
@@ -74,10 +76,10 @@ def cases() -> list:
     light = [
         pytest.param(place, name, False)
         for place in range(len(ARCHITECTURES))
-        for name in source_names()
+        for name in SOURCES
         if not place or "__CUDA_ARCH__" in source_text(name)
     ]
-    every = [(place, name, True) for place in range(len(ARCHITECTURES)) for name in source_names()]
+    every = [(place, name, True) for place in range(len(ARCHITECTURES)) for name in SOURCES]
     return [*light, *(pytest.param(*case, marks=pytest.mark.slow) for case in every)]
 
 

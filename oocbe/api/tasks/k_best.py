@@ -32,7 +32,7 @@ from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
 from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import INT64_LIMIT, rounding_margin
-from oocbe.elimination.solution_check import check_solution
+from oocbe.elimination.solution_check import check_solution, value_of_assignment
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
@@ -65,6 +65,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
             for assignment, gap in zip(assignments.tolist(), behind.tolist(), strict=True):
                 value = problem.evaluate(assignment)
                 if value is not None:  # else it is at or above the problem's upper bound
+                    value = (value in _OUTSIDE and value_of_assignment(problem, assignment)) or value
                     # Values beyond the range of float64 are all equal; their gaps are not.
                     found.append((sign * value, gap if value in _OUTSIDE else 0, tuple(assignment)))
         found.sort()
@@ -72,7 +73,11 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
             return unsatisfiable("kbest", problem, tables, None)
         check_solution(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
         best = tuple((sign * value, assignment) for value, _, assignment in found)
-        return finished("kbest", problem, tables, best[0][0], assignments=best)
+        outside = problem.semiring.combination is Combination.MULTIPLY and best[-1][0] in _OUTSIDE
+        note = (
+            "products beyond the range of float64 are listed as 0 or inf, in their order; mpe has the best's logarithm"
+        )
+        return finished("kbest", problem, tables, best[0][0], assignments=best, notes=(note,) * outside)
 
 
 _OUTSIDE = (0.0, math.inf, -math.inf)

@@ -37,11 +37,6 @@ C_TYPES = {np.dtype(np.int32): "int", np.dtype(np.int64): "long long", np.dtype(
 Definition = str | int
 
 
-def source_names() -> list[str]:
-    """All ``.cu`` files, without extension; names are unique."""
-    return sorted(path.stem for path in _sources().values() if path.suffix == ".cu")
-
-
 @cache
 def _sources() -> dict[str, Path]:
     """Sources and headers by file name, in any folder."""

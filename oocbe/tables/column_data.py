@@ -1,0 +1,106 @@
+"""Data with columns: what sources of tables have in common, and all of them but Parquet, which are Arrow tables, CSV
+files, lazy frames of Polars and relations of DuckDB."""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from oocbe.errors import FormatError, UsageError
+from oocbe.runtime.framed import pyarrow
+from oocbe.tables.arrow import arrow_table
+
+
+class Columns(Protocol):
+    """Columns by their names in the data."""
+
+    @property
+    def what(self) -> str:
+        """Location, for messages."""
+
+    @property
+    def schema(self) -> Any:
+        """Names and types, a pyarrow.Schema."""
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Record batches of some columns, in that order, at most ``rows`` rows each where they are stored."""
+
+    def metadata(self) -> Iterable[Any] | None:
+        """Metadata of each Parquet file; None for other data."""
+        return None
+
+
+@dataclass(frozen=True)
+class Held(Columns):
+    """A pyarrow.Table."""
+
+    data: Any
+    what: str = "Arrow table"
+
+    @property
+    def schema(self) -> Any:
+        """Of the table."""
+        return self.data.schema
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """As they are, of any number of rows."""
+        yield from self.data.select(columns).to_batches()
+
+
+@dataclass(frozen=True)
+class Query(Columns):
+    """A lazy frame of Polars or a relation of DuckDB; it is run for each pass over some of its columns."""
+
+    data: Any
+    what: str = "query"
+
+    @cached_property
+    def schema(self) -> Any:
+        """Names and types, a pyarrow.Schema; those of no rows of the query."""
+        none = self.data.limit(0)
+        return arrow_table(none.collect() if hasattr(none, "collect") else none).schema
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Those of a run of the query."""
+        if hasattr(self.data, "collect_schema"):
+            frame = self.data.select(columns)
+            in_batches = hasattr(frame, "collect_batches")  # from Polars 1.34 on
+            for part in frame.collect_batches(chunk_size=rows) if in_batches else [frame.collect()]:
+                yield from part.to_arrow().to_batches(rows)
+            return
+        names = ('"' + name.replace('"', '""') + '"' for name in columns)
+        yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
+
+
+def opened(source: Any) -> Any:
+    """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
+    ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
+    Empty cells are missing entries, of text, too. Raises UsageError: no such file; FormatError: a damaged one.
+    """
+    own = type(source)  # a frame of pandas has its columns as attributes
+    is_lazy = hasattr(own, "collect_schema") and hasattr(own, "collect")
+    if is_lazy or (hasattr(own, "project") and hasattr(own, "__arrow_c_stream__")):
+        return Query(source)
+    kind = re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(source).lower())
+    if not isinstance(source, str | Path) or kind is None:
+        return source
+    from pyarrow import compute, csv
+
+    if not Path(source).is_file():
+        raise UsageError(f"{source}: there is no such file")
+    parsed = csv.ParseOptions(delimiter="\t" if kind[1] == "tsv" else ",")
+    try:
+        with lzma.open(source) if kind[3] == "xz" else nullcontext(source) as given:
+            data = csv.read_csv(given, parse_options=parsed)
+    except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
+        raise FormatError(source, None, str(error)) from None
+    for place, column in enumerate(data.columns):
+        if pyarrow().types.is_string(column.type) and compute.any(empty := compute.equal(column, "")).as_py():
+            data = data.set_column(place, data.column_names[place], compute.if_else(empty, None, column))
+    return Held(data, str(source))
