@@ -254,3 +254,13 @@ def test_a_projected_and_weighted_instance(data):
     result = oocbe.count(path)
     assert result.kind == "pwmc" and result.log10 == pytest.approx(-16.476382035888538, abs=1e-12)
     assert oocbe.count(path, float_counts=True).log10 == pytest.approx(result.log10, abs=1e-12)
+
+
+def test_tables_of_partial_sums_over_more_variables_of_one_value_than_arrays_have_axes():
+    """A linear constraint became one table over all its variables; its array had an axis for each."""
+    variables = (*(Variable(f"v{n}", 1) for n in range(74)), Variable("a", 4), Variable("b", 2))
+    ends = (np.arange(4), np.array([0, 3]))
+    linear = LinearConstraint(tuple(range(76)), (*[np.array([n]) for n in range(74)], *ends), sum(range(74)) + 4)
+    problem = Problem(variables, linear_constraints=(linear,), counting=CountQuestion("pmc", shown=frozenset(["a"])))
+    assert oocbe.count(problem).value == 4
+    assert oocbe.count(problem, float_counts=True).value == 4

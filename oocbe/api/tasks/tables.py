@@ -19,7 +19,7 @@ from oocbe.elimination.engine.consumption import carried_in_rows, left_out, why_
 from oocbe.elimination.observer import bucket_callback
 from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.plan.plan import candidate_orders, plan_of
-from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.preparation.prepare import Prepared, reduce_arity
 from oocbe.elimination.race import Race
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, UnsupportedError
@@ -139,12 +139,13 @@ def with_walks(problem: Problem) -> Problem:
         walks.walk(own.name, own.scope, 0, _step_of(own), lambda _: 0)
     states = zip(walks.names, walks.sizes[len(problem.sizes) :], strict=True)
     tables = [Constraint(t.scope, t.tuples, t.default == math.inf) for t in walks.tables]
-    return replace(
+    decomposed = replace(
         problem,
         variables=(*problem.variables, *(Variable(f"expression.{name}", size) for name, size in states)),
         constraints=(*problem.constraints, *tables),
         linear_constraints=tuple(own for own in problem.linear_constraints if own not in large),
     )
+    return reduce_arity(decomposed)
 
 
 def _step_of(own: LinearConstraint) -> Callable[[int, int, int], tuple[int, int | float]]:
