@@ -48,21 +48,12 @@ def bound_sources(
 class BoundSources:
     """Sources of bounds for the rows of a problem's messages, improved in steps.
 
-    Parameters
-    ----------
     problem : in the min-sum semiring.
     seed : of tie-breaking.
     upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
     improve : let sources look for assignments, too. The bounds of a source with an ``assignment`` are valid only for
         assignments strictly better than that one: the caller must take it as incumbent.
-
-    Attributes
-    ----------
-    is_over : whether further steps improve nothing.
-
-    Raises
-    ------
-    UnsupportedError : the semiring is not min-sum.
+    is_over : whether further steps improve nothing. UnsupportedError : the semiring is not min-sum.
     """
 
     def __init__(

@@ -96,8 +96,6 @@ def find_incumbent(
 class LocalSearch:
     """Tabu search of one problem, which can be continued; parameters and errors as of :func:`find_incumbent`.
 
-    Attributes
-    ----------
     best : the best assignment so far, or None. is_infeasible : whether constraints of single variables forbid all.
     """
 

@@ -34,14 +34,9 @@ LARGEST_NUMBER = 10**14
 class LinearProgram:
     """The relaxation: literals between 0 and 1, costs, rows.
 
-    Parameters
-    ----------
     costs : float64 (literals,). owner : int64 (literals,), variable of each. default : int64 (variables,), the literal
         of each variable without a column.
     removed : uint8 (literals,), 1 for literals that are false (never a default).
-
-    Attributes
-    ----------
     unit : divisor of costs for the solver. bound, point : of the last optimum. rows : current rows.
     """
 

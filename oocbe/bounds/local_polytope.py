@@ -92,13 +92,8 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
 class DualAscent:
     """Dual ascent for one problem.
 
-    Parameters
-    ----------
     problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, 1 for removed values.
     with_constraints : whether costs move through hard constraints, too; otherwise through functions only.
-
-    Attributes
-    ----------
     passes : number so far. is_over : whether further passes would make little progress.
     """
 

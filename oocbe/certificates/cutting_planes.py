@@ -97,13 +97,8 @@ def parts_of(formula: Formula, most: float) -> tuple[Any, ...]:
 class CuttingPlanes:
     """Derives what the steps of a certificate show.
 
-    Parameters
-    ----------
     formula : of the problem. derive : writes a line and returns its number. found : the steps (:meth:`Maker.steps`).
     improving : number of the constraint that the objective is ``most`` at most; None: there is none.
-
-    Attributes
-    ----------
     units : by removed literal (variable and value), number of the clause that excludes it.
     bound : the best lower bound of the objective, in the objective's form; None: none above 0.
     """

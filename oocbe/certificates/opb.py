@@ -49,8 +49,6 @@ class CostTable(NamedTuple):
 class Formula:
     """The formula of a problem.
 
-    Attributes
-    ----------
     first : number of literals before each variable. at_least, at_most : number of the constraint by variable.
     tables : of the functions. forbidden : scope, and the number of the clause by forbidden row.
     linear : linear constraints with their numbers. limit : number of the constraint for the upper bound; None: none.

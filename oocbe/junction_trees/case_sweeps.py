@@ -40,16 +40,11 @@ def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64
 class CaseSweep:
     """A sweep over cases, block by block, on the CPU; started by :meth:`run`.
 
-    Parameters
-    ----------
     tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
     targets : variables whose posteriors are computed.
     expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
     rows_of : cliques of these rows.
     inputs : of the tree, each with the column that each case picks, int64 (cases,).
-
-    Attributes
-    ----------
     posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
     """
 

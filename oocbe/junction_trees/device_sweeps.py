@@ -90,12 +90,7 @@ class DeviceSweep:
 
     Cases that would lose precision in probabilities are swept over on the CPU, in logarithms.
 
-    Parameters
-    ----------
     As of :class:`CaseSweep`; the tree is not in logarithms.
-
-    Attributes
-    ----------
     posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
     """
 

@@ -51,14 +51,9 @@ class Group:
 class CasePlan:
     """The computations for a case.
 
-    Parameters
-    ----------
     case : the factors. asked : target variables, each with two or more remaining values.
     is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
     memory : limit in bytes; if no order within it is found at once, the search takes longer.
-
-    Attributes
-    ----------
     groups : factors that are joined together.
     free : variables in no factor, whose values have equal weights.
     """
