@@ -12,6 +12,7 @@ import gzip
 import lzma
 import re
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -267,7 +268,8 @@ class Checker:
             need(bool(words) and words[0] == "id", "expected del id")
             for number in map(integer, words[1:]):
                 need(number > self.count and number in self.live, f"constraint {number} cannot be deleted")
-                del self.live[number]
+                if self.live.pop(number) is self.summed:
+                    self.summed, self.most = Line({}, 0), 0
         elif rule == "f":
             need(words == [str(self.count)] and self.last == self.count, f"the formula has {self.count} constraints")
         elif rule in ("sol", "soli"):
@@ -361,7 +363,7 @@ def check(formula: TextIO, proof: TextIO) -> Claim:
                 rule, _, rest = text.partition(" ")
                 need(rule == "conclusion", "expected a conclusion")
                 claim = checker.conclude(rest.split())
-                need(next(lines, (0, ""))[1] == "end pseudo-Boolean proof", "the proof does not end")
+                need([line for _, line in lines] == ["end pseudo-Boolean proof"], "the proof does not end there")
                 return claim
             checker.step(rule, rest)
     except RefusedError as error:
@@ -394,7 +396,7 @@ def main() -> int:
     try:
         with opened(Path(sys.argv[1])) as formula, opened(Path(sys.argv[2])) as proof:
             claim = check(formula, proof)
-    except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
+    except (ValueError, OSError, EOFError, MemoryError, lzma.LZMAError, zlib.error) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     names = "INF" if claim.lower is None else claim.lower, "INF" if claim.upper is None else claim.upper

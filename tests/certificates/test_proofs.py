@@ -397,6 +397,8 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
         ("f 2\npol 1 7 +\n", "no constraint 7"),
         ("f 2\nrup 1 x1 >= 1 ;\n", "does not imply"),
         ("f 2\npol 1\nrup 1 x1 >= 1 ;\n", "does not imply"),
+        ("f 2\npol x1 1 +\ndel id 3\nrup 1 x1 1 x2 >= 1 ;\n", "does not imply"),  # what is deleted has no consequences
+        ("f 2\noutput NONE\nconclusion NONE\nend pseudo-Boolean proof\npol 1\n", "does not end there"),
     ],
 )
 def test_checker_refuses_unsound_steps(proof: str, why: str) -> None:
@@ -484,6 +486,17 @@ def test_buckets_with_more_rows_than_a_float_holds_are_too_many(tmp_path: Path) 
     problem = Problem(tuple(Variable(str(v), 2) for v in scope), (Function.from_array((0,), [0, 1]),), constraints)
     task = ProofTask(problem, SolveOptions(), tmp_path / "p", tmp_path / "o")
     assert list(task._orders(10**6, False)) == [None]
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz"])
+def test_checker_refuses_compressed_proofs_that_are_cut(tmp_path: Path, suffix: str) -> None:
+    proof, opb = tmp_path / f"p.pbp.{suffix}", tmp_path / "p.opb"
+    oocbe.solve(capacity(), proof=proof, opb=opb)
+    whole, command = proof.read_bytes(), [sys.executable, "-I", str(ROOT / "tools" / "check_proof.py")]
+    for damaged in (whole[:-4], whole[: len(whole) // 2], whole[:20] + b"\0" * 20 + whole[40:], b""):
+        proof.write_bytes(damaged)
+        done = subprocess.run([*command, str(opb), str(proof)], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("refused: "), damaged
 
 
 ENUMERATED = "min: +1 x1 ;\npreserved: x1 x2 ;\n+1 x1 +1 x2 >= 1 ;\n"
