@@ -18,18 +18,22 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, lower_shares, sweep
 from oocbe.bounds.row_tables import network_of
+from oocbe.bounds.rows import Row
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 SCALE = 1 << 8
-"""Shares are multiples of ``1 / SCALE``."""
+"""Shares are multiples of ``1 / SCALE``, or of a smaller unit where linear constraints take part."""
 
 NEVER = np.iinfo(np.int64).max
 """Cost of a forbidden tuple."""
 
 MOST_NUMBERS = 40_000_000
 """Shares of all nodes of a search at most, 8 bytes each."""
+
+NUMBERS = 1000
+"""A node counts as so many shares at least: searches of small problems have an end, too."""
 
 PASSES = 30
 """Passes of the ascent of a node at most."""
@@ -55,13 +59,14 @@ class Node(NamedTuple):
 
     shares : of each use and value, what a function passes to the value. least : cost left in each function.
     low : least cost of each variable's values. reduced : of each value, above ``low``; below 0 for removed values only.
-    bound : the sum of ``least`` and ``low``.
+    factors : multipliers of the linear constraints. bound : the sum of ``least`` and ``low``, less what is multiplied.
     """
 
     shares: NDArray[np.int64]
     least: NDArray[np.int64]
     low: NDArray[np.int64]
     reduced: NDArray[np.int64]
+    factors: NDArray[np.int64]
     bound: int
 
 
@@ -82,8 +87,8 @@ class BoundSearch:
     """A search for a tree whose leaves have bounds above a limit.
 
     sizes : of the variables. costs : int64, of all values. tables : scopes and int64 costs of functions over several
-    variables, at least 0. barred : values that are excluded. limit : of the sum of costs. end : of the search, as of
-    :func:`oocbe.runtime.compilation.working_time`.
+    variables, at least 0. rows : linear constraints. scale : units of a cost. barred : values that are excluded.
+    limit : of the sum of costs. end : as of :func:`oocbe.runtime.compilation.working_time`. memory : bytes of nodes.
     """
 
     def __init__(
@@ -91,27 +96,35 @@ class BoundSearch:
         sizes: Sequence[int],
         costs: NDArray[np.int64],
         tables: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]],
+        rows: Sequence[Row],
+        scale: int,
         barred: Sequence[int],
         limit: int,
         end: float,
+        memory: float,
     ) -> None:
-        self._first, self._limit = starts_of(sizes), SCALE * limit
-        self._end, self._numbers = end, 0
+        self._rows, self._scale, self._first, self._limit = rows, scale, starts_of(sizes), scale * limit
+        self._takes = np.zeros((len(rows), len(costs)), dtype=np.int64)
+        for own, row in zip(self._takes, rows, strict=True):
+            own[row.literals] = row.coefficients
+        self._room = np.array([row.right_hand_side for row in rows], dtype=np.int64)
+        self._owner = np.repeat(np.arange(len(sizes)), np.diff(self._first))
+        self._end, self._left = end, min(MOST_NUMBERS, memory / 8)
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *(table.ravel() for _, table in tables)])
-        self._exact = np.where(flat == NEVER, NEVER, flat * SCALE)
+        self._exact = np.where(flat == NEVER, NEVER, flat * self._scale)
         scopes = [scope for scope, _ in tables]
         starts = np.repeat(starts_of([table.size for _, table in tables])[:-1], [len(scope) for scope in scopes])
-        capped = np.minimum(self._exact, SCALE * (limit + 1)).astype(np.float64)
+        capped = np.minimum(self._exact, self._scale * (limit + 1)).astype(np.float64)
         self._network = network_of(scopes, sizes, starts, capped)
         values = [np.arange(*self._first[v : v + 2]) for v in self._network.variable]
         self._value = np.concatenate([np.zeros(0, dtype=np.int64), *values])
         self._weight = np.bincount(self._network.variable, minlength=len(sizes))
-        self._costs, self._barred = SCALE * costs, np.zeros(len(costs), dtype=np.uint8)
+        self._costs, self._barred = self._scale * costs, np.zeros(len(costs), dtype=np.uint8)
         self._barred[list(barred)] = 1
 
     def tree(self) -> tuple[Node, Tree | None]:
         """The root, and its tree; None where the search reached a limit."""
-        node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred)
+        node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred, np.zeros_like(self._room))
         root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
         return root, self._below(root, node, self._barred, 0)
 
@@ -126,10 +139,10 @@ class BoundSearch:
             if values or node.bound > self._limit:
                 before = self._sparse(node, removed, before, values)
                 steps.append((before, values))
-                removed, self._numbers = removed | dear, self._numbers + len(node.shares)
+                removed, self._left = removed | dear, self._left - max(NUMBERS, len(node.shares))
         if node.bound > self._limit:
             return Tree(steps)
-        if self._numbers > MOST_NUMBERS or depth >= DEEPEST or working_time() > self._end:
+        if self._left < 0 or depth >= DEEPEST or working_time() > self._end:
             return None
         parts, children = self._chosen(node, removed), list[Tree]()
         for part in parts[::-1]:
@@ -174,13 +187,18 @@ class BoundSearch:
     def _ascend(self, given: Node, removed: NDArray[np.uint8], passes: int) -> Node:
         """Continue the dual ascent from a node, with more values removed."""
         shares, network, stop = given.shares.astype(np.float64), self._network, current_flag()
-        left, gone, best = self._costs + np.bincount(self._value, shares, len(removed)), removed.copy(), list[Node]()
+        gone, best, factors = removed.copy(), list[Node](), given.factors
+        left = self._costs + factors @ self._takes + np.bincount(self._value, shares, len(removed))
         for _ in range(passes):
             sweep(network, True, shares, gone, left, True, stop)
             sweep(network, False, shares, gone, left, True, stop)
             ended, rest = shares.copy(), left.copy()
             sweep(network, True, ended, gone, rest, False, stop)
-            found = self._node(np.rint(ended).astype(np.int64), removed)
+            if self._rows:
+                left -= factors @ self._takes
+                factors = self._multipliers(rest - factors @ self._takes, removed)
+                left += factors @ self._takes
+            found = self._node(np.rint(ended).astype(np.int64), removed, factors)
             before, best = best, sorted([*best, found], key=lambda node: node.bound)[-1:]
             if best[0].bound > self._limit:
                 break
@@ -188,15 +206,30 @@ class BoundSearch:
                 break
         return best[0]
 
-    def _node(self, shares: NDArray[np.int64], removed: NDArray[np.uint8]) -> Node:
+    def _multipliers(self, costs: NDArray[np.float64], removed: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Multipliers of the linear constraints, by a linear program over some costs of the values that are left."""
+        from oocbe.bounds.linear_program import LinearProgram  # loading the solver of linear programs takes a while
+
+        found, most, kept = np.zeros(len(self._rows)), self._limit + self._scale, np.flatnonzero(removed == 0)
+        known, default = np.unique(self._owner[kept], return_index=True)
+        if len(known) == len(self._first) - 1:
+            program = LinearProgram(costs, self._owner, kept[default], removed)
+            program.add(self._rows)
+            found = program.multipliers() if program.solve(math.inf) else program.contradiction(math.inf)
+            if program.is_infeasible:
+                found *= most / max(float(found.max()), LITTLE)
+        return np.minimum(np.rint(found), most).astype(np.int64)
+
+    def _node(self, shares: NDArray[np.int64], removed: NDArray[np.uint8], factors: NDArray[np.int64]) -> Node:
         least = np.empty(len(self._network.function_start) - 1, dtype=np.int64)
         least_of_functions(self._network, self._exact, shares, removed, NEVER, least)
-        least[least == NEVER] = self._limit + SCALE  # no tuple is left
-        totals = self._costs.copy()
+        least[least == NEVER] = self._limit + self._scale  # no tuple is left
+        totals = self._costs + factors @ self._takes
         np.add.at(totals, self._value, shares)
         low = np.minimum.reduceat(np.where(removed == 0, totals, NEVER), self._first[:-1])
-        low[low == NEVER] = self._limit + SCALE  # no value is left
-        return Node(shares, least, low, totals - np.repeat(low, np.diff(self._first)), int(least.sum() + low.sum()))
+        low[low == NEVER] = self._limit + self._scale  # no value is left
+        bound = int(least.sum() + low.sum() - factors @ self._room)
+        return Node(shares, least, low, totals - low[self._owner], factors, bound)
 
     def _sparse(self, node: Node, removed: NDArray[np.uint8], before: Node, values: list[int]) -> Node:
         """A node that excludes the same values, or reaches the limit, with few changes of the one before."""
@@ -213,8 +246,8 @@ class BoundSearch:
         before, or less, by one amount for all functions."""
         is_out = removed[self._value] == 1
         shares = np.where(is_out, before.shares, node.shares)
-        least = self._node(shares, removed).least
+        least = self._node(shares, removed, node.factors).least
         lower_shares(self._network, self._exact, least, removed, np.zeros_like(removed), NEVER, shares)
         lowered = np.zeros_like(self._costs)
         np.minimum.at(lowered, self._value, np.where(is_out, shares - before.shares, 0))
-        return self._node(np.where(is_out, before.shares + lowered[self._value], shares), removed)
+        return self._node(np.where(is_out, before.shares + lowered[self._value], shares), removed, node.factors)

@@ -24,7 +24,6 @@ from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
 from oocbe.bounds.rows import Row
 from oocbe.elimination.row_pruning.row_bounds import LARGEST, BoundSource, FixedPoint, Terms
 from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
-from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.interruption import is_requested
@@ -94,16 +93,11 @@ Record = Callable[[list[Row], NDArray[np.float64], bool], None]
 class Relaxation:
     """The linear program of a problem, tightened in rounds.
 
-    Parameters
-    ----------
     problem : in the min-sum semiring. forbidden : its forbidden sets. fixed_point : for multipliers.
     base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
     seed : of tie-breaking.
     costly : tuples that are only costly but treated as forbidden in ``forbidden``, and capped in ``base``.
     record : called with the premises of each conclusion, in order, for a certificate; or None.
-
-    Attributes
-    ----------
     removed : uint8 (literals,), 1 for values that no assignment that counts has. cuts : number of each kind.
     rounds : number so far. rounding : of the points. is_over : whether further rounds would gain nothing.
     """
@@ -161,7 +155,7 @@ class Relaxation:
         self._program.add([Row.of(o, 1, "clique") for o in others_of if len(o) > 1])
         self._program.add(sets_as_rows(forbidden.larger, forbidden.owner))
         numbered = [(n, c) for n, c in enumerate(problem.linear_constraints) if c.can_bind and c.scope]
-        self._program.add([_linear_row(c, n, forbidden) for n, c in numbered])
+        self._program.add([Row.of_linear(c, n, forbidden.first) for n, c in numbered])
         self._local = LocalCuts(problem, forbidden, seed)
         self._best: _Multipliers | None = None
 
@@ -289,15 +283,6 @@ class Relaxation:
             rounded = self._fixed_point.nearest(multipliers)
             terms = terms.joined(row_terms(rows, rounded, self._forbidden, self._costly))
         return BoundSource(name, why, self._problem, self._fixed_point, terms, self.removed)
-
-
-def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:
-    """A linear constraint as a row over literals."""
-    literals = np.concatenate([np.arange(forbidden.first[v], forbidden.first[v + 1]) for v in c.scope])
-    coefficients = np.concatenate(c.coefficients)
-    order = np.argsort(literals)
-    order = order[coefficients[order] != 0]
-    return Row(literals[order], coefficients[order], c.capacity, "linear", number)
 
 
 class PointRounding:

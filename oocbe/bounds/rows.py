@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.model.parts import LinearConstraint
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -29,6 +31,15 @@ class Row:
         """Row with coefficients of one."""
         chosen = np.sort(np.asarray(literals, dtype=np.int64))
         return cls(chosen, np.ones(len(chosen), dtype=np.int64), right_hand_side, kind)
+
+    @classmethod
+    def of_linear(cls, constraint: LinearConstraint, number: int, first: Sequence[int] | NDArray[np.int64]) -> Row:
+        """A linear constraint; first : literal of each variable."""
+        literals = np.array([x for v in constraint.scope for x in range(first[v], first[v + 1])], dtype=np.int64)
+        coefficients = np.concatenate([np.zeros(0, dtype=np.int64), *constraint.coefficients])
+        order = np.argsort(literals)
+        order = order[coefficients[order] != 0]
+        return cls(literals[order], coefficients[order], constraint.capacity, "linear", number)
 
     @cached_property
     def largest(self) -> int:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.bound_tree import NEVER, SCALE, BoundSearch, Node, Tree
+from oocbe.bounds.rows import Row as LinearRow
 from oocbe.certificates.opb import Formula, Row
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline
@@ -32,6 +33,9 @@ MOST_ROWS = 400_000
 
 LARGEST_SUM = 2**40
 """Costs that add up to this have no search."""
+
+UNITS = 2**20
+"""Units of a cost at most where linear constraints are multiplied; their sums are below ``LARGEST_SUM * UNITS``."""
 
 
 class State(NamedTuple):
@@ -57,11 +61,13 @@ class Removed(NamedTuple):
 
 
 class Shifts(NamedTuple):
-    """What a search has found, and what took part in it: parts by scope, and clauses of excluded values."""
+    """What a search has found, and what took part in it: parts by scope, linear constraints, and clauses of excluded
+    values; scale : units of a cost."""
 
+    scale: int
     parts: dict[Row, Part]
+    linear: list[int]
     excluded: dict[tuple[int, int], int]
-    most: int | None
     root: Node
     tree: Tree | None
 
@@ -69,18 +75,19 @@ class Shifts(NamedTuple):
 def shifts_of(
     formula: Formula,
     forbidden: list[tuple[Row, dict[Row, int]]],
-    most: float | None,
+    most: float,
     end: float,
+    memory: float = math.inf,
     rows: float = MOST_ROWS,
 ) -> Shifts | None:
-    """Search for a proof that no assignment is feasible with an objective of at most ``most``; None where
-    costs are too large, or the limit is below all of them.
+    """Search for a proof that no assignment is feasible with an objective of at most ``most``, which may be infinite;
+    None where costs are too large, or the limit is below all of them.
 
-    forbidden : scopes, and clauses by row. most : None: whatever the objective. end : as of :func:`working_time`.
+    forbidden : scopes, and clauses by row. end : as of :func:`working_time`. memory : bytes of all nodes at most.
     rows : of the functions that take part, at most.
     """
-    is_large = sum(formula.objective.values()) >= LARGEST_SUM or (most is not None and most < 0)
-    if is_large or any(not scope for scope, _ in forbidden):
+    is_large, limit = sum(formula.objective.values()) >= LARGEST_SUM, int(most) if most < math.inf else 0
+    if is_large or most < 0 or any(not scope for scope, _ in forbidden):
         return None
     parts, excluded = defaultdict[Row, Part](lambda: Part({}, {})), dict[tuple[int, int], int]()
     for table in formula.tables:
@@ -101,16 +108,22 @@ def shifts_of(
             continue
         dense = np.zeros([sizes[v] for v in scope], dtype=np.int64)
         for row, found in parts[scope].rows.items():
-            dense[row] = 0 if most is None else sum(cost for cost, _, _ in found)
+            dense[row] = sum(cost for cost, _, _ in found) if most < math.inf else 0
         for row in parts[scope].forbidden:
             dense[row] = NEVER
         tables.append((scope, dense))
-    weights = {} if most is None else formula.objective
+    weights = formula.objective if most < math.inf else {}
     costs = np.array([weights.get(f"x{x + 1}", 0) for x in range(formula.first[-1])], dtype=np.int64)
-    limit = None if most is None else int(most)
     barred = [formula.first[v] + a for v, a in excluded]
-    root, tree = BoundSearch(sizes, costs, tables, barred, limit or 0, end).tree()
-    return Shifts({scope: parts[scope] for scope, _ in tables}, excluded, limit, root, tree)
+    taken = [LinearRow.of_linear(constraint, n, formula.first) for constraint, n in formula.linear]
+    taken = [*{row.key(): row for row in taken}.values()]
+    weight = (limit + 1) * sum(row.largest * (len(row.literals) + 1) for row in taken)
+    scale = min(UNITS, LARGEST_SUM * UNITS // weight) if weight else SCALE
+    if scale < SCALE or len(taken) * len(costs) > MOST_ROWS:
+        taken, scale = [], SCALE
+    root, tree = BoundSearch(sizes, costs, tables, taken, scale, barred, limit, end, memory).tree()
+    numbers = [row.number for row in taken]
+    return Shifts(scale, {scope: parts[scope] for scope, _ in tables}, numbers, excluded, root, tree)
 
 
 class ShiftedCosts:
@@ -151,25 +164,25 @@ class ShiftedCosts:
     def close(self) -> int:
         """Write the tree; returns the number of the contradiction."""
         assert self._found.tree is not None
-        parts = [] if self._improving is None else [f"{self._improving} {SCALE} *", *self._costs]
-        return self._close(self._found.tree, None, [], parts, self._barred(), [])
+        parts = [] if self._improving is None else [f"{self._improving} {self._found.scale} *", *self._costs]
+        return self._close(self._found.tree, [(None, [], parts)], self._barred(), [])
 
     def bound(self) -> int:
         """Write the bound of the root, rounded up to an integer; returns its number."""
         found, root, share = self._found, self._found.root, iter(self._found.root.shares.tolist())
         barred = self._barred()
-        text, rest = [*self._costs, *self._moved(root, None)], root.reduced.copy()
+        text, rest = [*self._costs, *self._moved(root, None), *self._multiplied(root, None)], root.reduced.copy()
         for (values, line), amount in zip(barred, self._amounts(root, barred), strict=True):
             text += [f"{line} {amount} *"] if amount else []
             rest[values] += amount
         for (scope, part), names, least in zip(found.parts.items(), self._states, root.least.tolist(), strict=True):
             own = [[next(share) for _ in range(self._formula.problem.sizes[v])] for v in scope]
             for row, name in names.items():
-                cost = SCALE * sum(c for c, _, _ in part.rows.get(row, ())) - least
+                cost = found.scale * sum(c for c, _, _ in part.rows.get(row, ())) - least
                 cost -= sum(shares[a] for shares, a in zip(own, row, strict=True))
                 text += [f"{name} {cost} *"] if cost else []
         text += [f"x{x + 1} {cost} *" for x, cost in enumerate(rest.tolist()) if cost]
-        return self._derive(f"pol {added(text)} {SCALE} d")
+        return self._derive(f"pol {added(text)} {found.scale} d")
 
     def _barred(self) -> list[Removed]:
         excluded = self._found.excluded
@@ -184,22 +197,26 @@ class ShiftedCosts:
     def _close(
         self,
         tree: Tree,
-        before: Node | None,
-        paid: list[int],
-        text: list[str],
+        above: list[tuple[Node | None, list[int], list[str]]],
         reasons: list[Removed],
         chosen: list[str],
     ) -> int:
-        """Derive the clause of some literals, from the parent's sum (text), and the multiples in it (paid)."""
-        line, used = 0, list[int]()
+        """Derive the clause of some literals; above : nodes with the multiples in their sums (paid), and these (text).
+
+        A linear constraint cannot be subtracted: the sum continues the latest one that has no more of any.
+        """
+        line, used, known = 0, list[int](), above
         for node, values in tree.steps:
+            before, paid, text = next(
+                own for own in known[::-1] if own[0] is None or bool((own[0].factors <= node.factors).all())
+            )
             amounts = self._amounts(node, reasons, paid)
             pairs = zip(reasons, itertools.zip_longest(amounts, paid, fillvalue=0), strict=True)
             more = [f"{reason.line} {a - b} *" for reason, (a, b) in pairs if a > b]
-            text = [*text, *self._moved(node, before), *more]
+            text = [*text, *self._moved(node, before), *self._multiplied(node, before), *more]
             last, line = line, self._derive(f"pol {added(text)}") if text else 0
             self._delete([last])
-            before, paid, text = node, amounts, [str(line)] if line else []
+            known = [*above, (node, amounts, [str(line)] if line else [])]
             if values:
                 clauses = [self._refuted([f"~x{x + 1}", *chosen]) for x in values]
                 used.append(self._derive(f"pol {added(map(str, clauses))}"))
@@ -209,7 +226,7 @@ class ShiftedCosts:
             made, clauses = self._decision(tree.parts), []
             for child, (literal, reason) in zip(tree.children, made, strict=True):
                 own = [*reasons, reason], [*chosen, literal]
-                clauses.append(self._close(child, before, paid, text, *own))
+                clauses.append(self._close(child, known, *own))
             clause = self._derive(f"pol {added(map(str, clauses))} s")
             used += [*clauses, *(reason.line for _, reason in made if reason.line is not None)]
         else:
@@ -238,6 +255,11 @@ class ShiftedCosts:
     def _refuted(self, clause: list[str]) -> int:
         return self._derive(f"rup {''.join(f'1 {x} ' for x in clause)}>= 1 ;")
 
+    def _multiplied(self, node: Node, parent: Node | None) -> list[str]:
+        """What a node adds of the linear constraints."""
+        more = node.factors if parent is None else node.factors - parent.factors
+        return [f"{n} {factor} *" for n, factor in zip(self._found.linear, more.tolist(), strict=True) if factor]
+
     def _moved(self, node: Node, parent: Node | None) -> list[str]:
         """What a node adds to the sum of its parent; equal changes of all uses of a value are one."""
         sides = zip(self._formula.at_least, self._formula.at_most, strict=True)
@@ -264,7 +286,7 @@ class ShiftedCosts:
             return used[-1]
 
         paid = [
-            f"{clause} {states[row].implies} + s {SCALE * cost} *"
+            f"{clause} {states[row].implies} + s {self._found.scale * cost} *"
             for row, own in part.rows.items()
             for cost, _, clause in (own if row in states else ())
         ]

@@ -108,7 +108,7 @@ class Maker:
         while not is_closed:
             before = self._proof.alive.bit_count()
             is_closed = self._round(FIRST_SHARE * (deadline - time.perf_counter()), self._problem)
-            if time.perf_counter() > deadline or self._proof.alive.bit_count() > (1 - LITTLE) * before:
+            if time.perf_counter() > deadline or self._proof.alive.bit_count() >= (1 - LITTLE) * before:
                 break
             self._seed += 1
         if not is_closed:

@@ -16,7 +16,7 @@ from oocbe.bounds.forbidden import MOST_LITERALS
 from oocbe.certificates.cost_shifting import Shifts, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
 from oocbe.certificates.making import ORDER_SECONDS, PROVEN, SHARE, Claim, Maker
-from oocbe.certificates.opb import Formula, Row
+from oocbe.certificates.opb import Formula
 from oocbe.certificates.veripb import ProofWriter, TooManyRowsError, Written
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import UnsupportedError, UsageError
@@ -33,9 +33,6 @@ from oocbe.runtime.interruption import listening
 MOST_ROWS = 1_000_000
 """Rows of all buckets of a proof at most, forbidden ones included; some 300 bytes of the proof each."""
 
-LINEAR_ROWS = 10_000
-"""Rows of a linear constraint at most that takes part as a table where nothing is eliminated."""
-
 ROWS_A_SECOND = 10_000
 """Expected speed of writing, in rows a second, where a time limit is left."""
 
@@ -44,6 +41,9 @@ MOST_CONSTRAINTS = 200_000
 
 LARGEST_SUM = 2**53
 """Costs that add up to this have no linear program."""
+
+MEMORY_SHARE = 0.25
+"""Share of ``--memory`` for the nodes of a search; the tables of the solve are no longer held."""
 
 FIRST_SHARE = 0.25
 """Share of ``--bound-seconds`` for a search before the linear program."""
@@ -70,6 +70,7 @@ class ProofTask:
             bound = problem.upper_bound
             problem = problem.below(options.ub if bound is None else min(bound, options.ub))
         self._options, self._proof, self._opb = options, proof, opb
+        self._memory = MEMORY_SHARE * options.memory_limit
         self.formula = Formula(problem)
 
     def write(self, result: Result, seconds: float | None = None) -> tuple[Result, str]:
@@ -84,23 +85,24 @@ class ProofTask:
         written: Written | None = None
         with listening() as interruption:
             try:
-                assignment = None if result.assignment is None else tuple(result.assignment)
-                if assignment is not None and self.formula.solution(assignment)[1] > self.formula.most:
-                    assignment = None  # it is not feasible in exact arithmetic
+                assignment, improving = None, self.formula.most
+                if result.assignment is not None:
+                    objective = self.formula.solution(result.assignment)[1]
+                    if objective <= improving:  # it is feasible in exact arithmetic
+                        assignment, improving = tuple(result.assignment), objective - 1
                 end = math.inf if seconds is None else time.perf_counter() + seconds
-                found, steps, is_closed = self._search(assignment, end), None, True
+                found, steps, is_closed = self._search(improving, end), None, True
                 if found is None:
-                    steps, is_closed = self._steps(assignment, None if seconds is None else end - time.perf_counter())
+                    steps, is_closed = self._steps(improving, end - time.perf_counter())
                 now = time.perf_counter()
                 in_time = ROWS_A_SECOND * max(end - now, 1.0)
                 most = int(min(MOST_ROWS, in_time))
-                last = working_time() + min(self._options.bound_seconds, (end - now) / 2)
+                last = working_time() + ((end - now) / 2 if self._options.bound_seconds else 0)
                 for order in self._orders(most, is_closed):
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
-                        rows = min(most, LINEAR_ROWS) if order is None else most
-                        written = ProofWriter(self.formula, file.write, order, rows, last, in_time).write(
-                            assignment, steps, found
-                        )
+                        writer = ProofWriter(self.formula, file.write, order, most, last, self._memory, in_time)
+                        written = writer.write(assignment, steps, found)
+                    last = 0.0  # the search would end as it did
                     if written is not None and (written.is_closed or order is not None):
                         break
             except BaseException as error:
@@ -139,24 +141,19 @@ class ProofTask:
         upper = formula.cost(written.upper)
         return f"an optimum of {upper}" if written.is_closed else f"bounds of {lower} and {upper}"
 
-    def _search(self, assignment: Row | None, end: float) -> Shifts | None:
+    def _search(self, most: float, end: float) -> Shifts | None:
         """A search that closes the proof within a short time, without steps of a certificate; None: there is none."""
-        formula, now, most = self.formula, time.perf_counter(), None
+        formula, now = self.formula, time.perf_counter()
         seconds = min(FIRST_SHARE * self._options.bound_seconds, (end - now) / 2)
-        if assignment is not None or formula.limit is not None:
-            most = formula.most if assignment is None else formula.solution(assignment)[1] - 1
         if seconds <= 0 or all(len(table.scope) < 2 for table in formula.tables):
             return None  # linear programs give shorter proofs of costs over single variables
         in_time = ROWS_A_SECOND * max(end - now, 1.0)
-        found = shifts_of(formula, formula.forbidden, most, working_time() + seconds, in_time)
+        found = shifts_of(formula, formula.forbidden, most, working_time() + seconds, self._memory, in_time)
         return None if found is None or found.tree is None else found
 
-    def _steps(self, assignment: Row | None, seconds: float | None) -> tuple[dict[str, Any] | None, bool]:
-        """Steps of a certificate below an assignment (None: not tried), and whether they leave nothing."""
-        formula, most, share = self.formula, self.formula.most, SHARE * self._options.bound_seconds
-        share = share if seconds is None else min(share, seconds / 2)
-        if assignment is not None:
-            most = formula.solution(assignment)[1] - 1
+    def _steps(self, most: float, seconds: float) -> tuple[dict[str, Any] | None, bool]:
+        """Steps of a certificate below a limit (None: not tried), and whether they leave nothing."""
+        formula, share = self.formula, min(SHARE * self._options.bound_seconds, seconds / 2)
         is_large = formula.constraints > MOST_CONSTRAINTS or formula.first[-1] > MOST_LITERALS
         is_large |= sum(formula.objective.values()) >= LARGEST_SUM
         if most < 0 or is_large or share <= 0 or any(not scope for scope, _ in formula.forbidden):

@@ -26,7 +26,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from oocbe.bounds.bound_tree import SCALE
 from oocbe.certificates.cost_shifting import ShiftedCosts, Shifts, State, added, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line
 from oocbe.certificates.opb import CostTable, Formula, Row
@@ -62,8 +61,8 @@ class ProofWriter:
     """Writes the proof of a formula.
 
     formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
-        buckets, and of linear constraints that are written as tables: of each for an elimination, else of all. end : of
-        the search, as of :func:`working_time`; None: there is none. rows : of the functions in it, at most.
+        buckets, and of each linear constraint in an elimination. end : of the search, as of :func:`working_time`; None:
+        there is none. memory : bytes of its nodes at most. rows : of the functions in it, at most.
     """
 
     def __init__(
@@ -73,10 +72,11 @@ class ProofWriter:
         order: list[int] | None,
         most: float = math.inf,
         end: float | None = None,
+        memory: float = math.inf,
         rows: float = math.inf,
     ) -> None:
         self._formula, self._write, self._order, self._most, self._end = formula, write, order, most, end
-        self._rows_of_search = rows
+        self._of_search = memory, rows
         self._sizes = formula.problem.sizes
         self._last, given = formula.constraints, range(len(self._sizes)) if order is None else order
         self._place = {v: i for i, v in enumerate(given)}
@@ -151,7 +151,7 @@ class ProofWriter:
 
     def _shift(self, found: Shifts, improving: int | None) -> tuple[int, int | None]:
         """Write a search; returns the lower bound of its root, and the number of its constraint."""
-        lower, number = -(-found.root.bound // SCALE), None
+        lower, number = -(-found.root.bound // found.scale), None
         if found.tree is not None or lower > self._proven:
             makers = self._derive, self._delete, self._state, self._defined
             planes = ShiftedCosts(self._formula, *makers, found, improving)
@@ -170,24 +170,19 @@ class ProofWriter:
             self._tables[self._first(table.scope)].append(table)
         for scope, clauses in formula.forbidden:
             self._add_forbidden(scope, clauses)
-        left = self._most
-        for linear, constraint in formula.linear:
-            rows = math.prod(self._sizes[v] for v in linear.scope)
-            if linear.can_bind and rows <= left:
-                left -= rows if self._order is None else 0  # an elimination needs all of them
-                order = tuple(sorted(linear.scope))
-                self._add_forbidden(order, dict(self._excluded(linear, constraint)))
         root: tuple[int, int | None] = 0, None
         if self._contradiction is None and self._end is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
-            within = (self._end, self._rows_of_search)
-            found = shifts_of(formula, forbidden, None if improving is None else most, *within)
+            found = shifts_of(formula, forbidden, most, self._end, *self._of_search)
             if found is not None and improving is None and found.tree is None:
-                found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, within[1])
+                found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, *self._of_search)
                 found = None if found is None else found._replace(tree=None)  # the bound of the root
             if found is not None:
                 root = self._shift(found, improving)
         lower = 0
+        for linear, constraint in formula.linear if self._contradiction is None and self._order is not None else ():
+            if linear.can_bind and math.prod(self._sizes[v] for v in linear.scope) <= self._most:
+                self._add_forbidden(tuple(sorted(linear.scope)), dict(self._excluded(linear, constraint)))
         for v in self._order or ():
             if self._contradiction is not None:
                 return 0, None

@@ -21,6 +21,7 @@ import oocbe
 from oocbe.bounds.bound_tree import SCALE
 from oocbe.certificates.cost_shifting import shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
+from oocbe.certificates.making import Maker
 from oocbe.certificates.opb import Formula
 from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter
@@ -122,7 +123,8 @@ def test_steps_of_a_certificate_prove_what_they_say(seed: int, monkeypatch: pyte
     best = choose(truth.rows, key=lambda row: row[1])[0] if truth.rows else None
     assignment = best if best is None or seed % 2 else generator.choice(truth.rows)[0]
     task = ProofTask(formula.problem, SolveOptions(bound_seconds=1), tmp_path / "p", tmp_path / "o")
-    steps, _ = task._steps(assignment, None)
+    most = formula.most if assignment is None else formula.solution(assignment)[1] - 1
+    steps, _ = task._steps(most, math.inf)
     if steps is not None and seed % 5 == 0:  # rows that need removed values are left out
         steps["steps"] = [{**step, "removed": []} for step in steps["steps"]]
     derived, checked = dict[int, Line](), dict[int, Line]()
@@ -256,6 +258,62 @@ def test_search_closes_proofs_of_many_values_by_halves(
         if mutations:
             assert not veripb_refuses(opb, proof)
             assert refused_mutations(random.Random(seed), opb.read_text(), text, mutations) > mutations // 3
+
+
+def limited(seed: int, values: int = 2, scale: int = 1, items: int = 14) -> Problem:
+    """Amounts of items under two limits and a least amount; some pairs are worth less together."""
+    generator = np.random.default_rng(seed)
+    functions = [Function.from_array((v,), np.sort(generator.integers(0, 100, values))[::-1]) for v in range(items)]
+    functions += [
+        Function((v, v + 1), np.array([[1, 1]]), np.array([int(generator.integers(5, 60))]), 0) for v in (2, 5)
+    ]
+    limits = []
+    for sign, share in ((1, 3), (1, 2), (-1, 5)):
+        amounts = generator.integers(5, 50, items) * scale
+        own = tuple(sign * weight * np.arange(values) for weight in amounts.tolist())
+        limits.append(LinearConstraint(tuple(range(items)), own, sign * int(amounts.sum() * (values - 1) // share)))
+    variables = tuple(Variable(str(v), values) for v in range(items))
+    return Problem(variables, tuple(functions), (), tuple(limits))
+
+
+@pytest.mark.parametrize(("values", "scale"), [(2, 1), (3, 1000), (2, 10**16)])
+def test_search_multiplies_linear_constraints(tmp_path: Path, values: int, scale: int) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    for seed in range(examples(3)):
+        problem = limited(seed, values, scale, 14 if scale < 10**16 else 8)
+        result = oocbe.solve(problem, proof=proof, opb=opb, order_seconds=0.1)
+        claim, offset, text = claim_of(opb, proof), scale_and_offset(opb)[1], proof.read_text()
+        assert claim.lower == claim.upper == result.value - offset
+        if scale < 10**16:  # no tables of the limits, of which there were 16,384 rows each
+            assert len(text) < 300_000 and not veripb_refuses(opb, proof)
+            assert refused_mutations(random.Random(seed), opb.read_text(), text, 20) > 5
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("amounts", [(), ((0, 0), (0, 0)), ((3, 3), (0, -1))])
+def test_limits_that_nothing_meets_are_refuted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, amounts: tuple[tuple[int, int], ...]
+) -> None:
+    functions = (Function.from_array((0, 1), [[0, 3], [4, 1]]),) if count else ()
+    limit = LinearConstraint(tuple(range(len(amounts[:count]))), tuple(map(np.array, amounts[:count])), -1)
+    problem = Problem(tuple(Variable(str(v), 2) for v in range(count)), functions, (), (limit,))
+    proof, opb, rounds, one = tmp_path / "p.pbp", tmp_path / "p.opb", list[int](), Maker._round
+    monkeypatch.setattr(Maker, "_round", lambda *given: rounds.append(1) or one(*given))
+    assert oocbe.solve(problem, proof=proof, opb=opb).status == "infeasible"
+    assert claim_of(opb, proof)[:2] == (("BOUNDS", None) if count else ("UNSAT", None))
+    assert len(rounds) < 10  # without variables, they went on for all of their time
+
+
+def test_search_of_a_proof_ends_at_its_memory_or_number_of_nodes(tmp_path: Path) -> None:
+    formula = Formula(frequencies(0, 6, 16))
+    best = oocbe.solve(formula.problem).assignment
+    assert best is not None
+    most = formula.solution(best)[1] - 1
+    for memory, is_closed in ((math.inf, True), (20_000, False)):
+        found = shifts_of(formula, formula.forbidden, most, math.inf, memory)
+        assert found is not None and (found.tree is not None) == is_closed
+    task = ProofTask(formula.problem, SolveOptions(memory="1MiB"), tmp_path / "p", tmp_path / "o")
+    assert task._memory < 2**20
 
 
 def test_search_refutes_a_variable_without_values() -> None:
