@@ -101,8 +101,10 @@ class LocalCuts:
         seeds = np.flatnonzero(weight < 1 - NEAR)
         if len(seeds) == 0:
             return []
-        sets = self._sets_within(support, len(point))
-        links = self._links(support, sets)
+        place = np.full(len(point), -1, dtype=np.int64)
+        place[support] = np.arange(len(support))
+        placed = (place[sets] for sets in self._sets)
+        links = self._links(support, [p[(p >= 0).all(axis=1)] for p in placed])
         found: dict[tuple[bytes, bytes, int], Row] = {}
         uses = np.zeros(len(support), dtype=np.int64)
         for start in self._random.permutation(seeds).tolist():
@@ -110,22 +112,16 @@ class LocalCuts:
                 break
             if uses[start] >= 2:
                 continue
-            ball = self._ball(start, links, weight, size)
+            ball, noise = np.empty(size, dtype=np.int64), 1 + 0.3 * self._random.random(len(weight))
+            ball = ball[: grow_neighbourhood(start, links, np.sqrt(weight), noise, ball)]
             row = self._cut(support[ball], point)
             if row is not None:
                 found[row.key()] = row
                 uses[np.isin(support, row.literals)] += 1
         return list(found.values())
 
-    def _sets_within(self, members: NDArray[np.int64], literals: int) -> list[NDArray[np.int64]]:
-        """The larger forbidden sets within ``members``, renumbered by position there."""
-        place = np.full(literals, -1, dtype=np.int64)
-        place[members] = np.arange(len(members))
-        placed = (place[sets] for sets in self._sets)
-        return [p[(p >= 0).all(axis=1)] for p in placed]
-
     def _links(self, support: NDArray[np.int64], sets: list[NDArray[np.int64]]) -> NDArray[np.float64]:
-        """Strength of links between literals of the support: float64 (support, support)."""
+        """Strength of links between literals of the support, float64 (support, support); sets : within it, by place."""
         links = self._pairs[np.ix_(support, support)].astype(np.float64)
         for group in sets:
             for one in range(group.shape[1]):
@@ -133,14 +129,6 @@ class LocalCuts:
                     if one != other:
                         np.add.at(links, (group[:, one], group[:, other]), 0.5)
         return np.minimum(links, 1.0)
-
-    def _ball(
-        self, start: int, links: NDArray[np.float64], weight: NDArray[np.float64], size: int
-    ) -> NDArray[np.int64]:
-        """Grow a ball from a literal by strongest links to its members; noise breaks near ties."""
-        noise = 1 + 0.3 * self._random.random(len(weight))
-        ball = np.empty(size, dtype=np.int64)
-        return ball[: grow_neighbourhood(start, links, np.sqrt(weight), noise, ball)]
 
     def _cut(self, ball: NDArray[np.int64], point: NDArray[np.float64]) -> Row | None:
         """The most violated inequality over a ball, lifted; None if there is none."""

@@ -49,18 +49,19 @@ def describe_folder(folder: Path) -> dict[str, object]:
 
     Raises UsageError: there is none; CorruptDataError: it is damaged; UnsupportedError: it has another version.
     """
-    from oocbe.elimination.runs.run_directory import describe_run, has_lock, is_run
+    from oocbe.elimination.runs.run_directory import describe_run
     from oocbe.errors import UsageError
     from oocbe.junction_trees.stored_problem import is_tree
+    from oocbe.tables.folder_lock import LOCK_NAME
     from oocbe.tables.group import is_table
     from oocbe.tables.stored_complete import open_table
 
-    if is_run(folder):
+    if (folder / "run.json").exists():
         return describe_run(folder)
     if is_tree(folder):
         return describe_tree(folder)
     if not is_table(folder):
-        if has_lock(folder):
+        if (folder / LOCK_NAME).exists():
             raise UsageError(f"{folder}: a work folder in which no run has published anything yet")
         raise UsageError(
             f"{folder}: neither a stored table (no zarr.json, no manifest.json) nor a run directory (no run.json) nor "

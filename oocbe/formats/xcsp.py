@@ -22,7 +22,7 @@ from oocbe.formats.text import Text
 from oocbe.formats.xcsp_expressions import Expression, Unread, call, constant, variable
 from oocbe.formats.xcsp_reading import Arguments, Gathered, Reading, has_a_row, is_reified, read_reified, split_words
 from oocbe.formats.xcsp_relations import Relations
-from oocbe.formats.xcsp_tables import as_indices, is_hybrid, read_hybrid_tuples, read_tuples
+from oocbe.formats.xcsp_tables import as_indices, read_hybrid_tuples, read_tuples
 from oocbe.formats.xcsp_variables import Variables
 from oocbe.formats.xml import Element
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable, distinct
@@ -189,7 +189,7 @@ class _XcspReader:
 
     def _table(self, element: Element, source: Element, scope: list[int]) -> _Table:
         """The parsed tuples; those of a hybrid table depend on the domains."""
-        if is_hybrid(element):
+        if element.attributes.get("type", "").startswith("hybrid"):
             domains = [self._variables.domains[v] for v in scope]
             key: tuple[int, ...] = (id(source), len(scope), *map(id, domains))
             if key not in self._tables:

@@ -138,11 +138,6 @@ _CELL = re.compile(r"(?:\{[^{}]*\}|[^,{}])+")
 _COMPARISON = re.compile(r"([=≠﹤≤≥﹥]?)(?:([+-]?[0-9]+)|c([0-9]{1,9})(?:([+-])(c?)([0-9]+))?)")
 
 
-def is_hybrid(extension: Element) -> bool:
-    """Whether the tuples of an ``<extension>`` hold conditions."""
-    return extension.attributes.get("type", "").startswith("hybrid")
-
-
 def read_hybrid_tuples(element: Element, domains: Sequence[Integers]) -> Integers:
     """Rows of values, int64 (rows, columns) with stars as :data:`STAR`, that a hybrid table allows.
 

@@ -20,7 +20,7 @@ from oocbe.errors import LimitError
 from oocbe.junction_trees.answers import labels_of
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
-from oocbe.junction_trees.costs import block_seconds, group_limit, group_work
+from oocbe.junction_trees.costs import group_limit, group_work
 from oocbe.junction_trees.device_sweeps import swept, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.query_elimination.answer import answer_cases
@@ -120,7 +120,7 @@ def sweep_cases(
         return found, logarithms
     rest = np.ones(len(cases), dtype=bool)
     is_there = isinstance(tree, CompiledTree) and takes_device(tree, len(cases), backend)
-    seconds = block_seconds(tree, is_there)
+    seconds = tree.work * (tuning().device_case_row_seconds if is_there else tuning().case_row_seconds)
     if isinstance(tree, CompiledTree) and not is_there:
         for group, answers in _groups_alone(tree, cases, targets, seconds):
             rest[group] = False

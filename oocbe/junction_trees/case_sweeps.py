@@ -20,7 +20,6 @@ from oocbe.junction_trees.conditioning import ConditionedInput
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases, scaled_likelihood
 from oocbe.junction_trees.kernels.cpu.sweeps import enter_evidence
 from oocbe.junction_trees.stored.answers import sweep_stored
-from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior, shares_of
 from oocbe.kernels.cpu.threads import run_all, thread_count
@@ -196,7 +195,8 @@ def expected_counts(
 
     covering = functions.keys() - {-1}
     if isinstance(tree, StoredTree):
-        _, logarithms = sweep_stored(tree, cases, (), {c: partial(_add_piece, add, c) for c in covering})
+        takers = {c: lambda piece, expected, c=c: add(c, piece.values, expected) for c in covering}
+        _, logarithms = sweep_stored(tree, cases, (), takers)
     else:
         expected = np.zeros(tree.total_rows)
         sweep = CaseSweep(tree, cases, (), expected=expected, rows_of=covering)
@@ -208,7 +208,3 @@ def expected_counts(
     for number in functions.get(-1, ()):
         counts[number] += float(np.isfinite(logarithms).sum())
     return counts, logarithms
-
-
-def _add_piece(add: Callable[..., None], clique: int, piece: PieceRows, expected: NDArray[np.float64]) -> None:
-    add(clique, piece.values, expected)

@@ -49,13 +49,8 @@ def case_limit(tree: CompiledTree | StoredTree) -> float:
     return tuning().alternative_share * seconds
 
 
-def block_seconds(tree: CompiledTree | StoredTree, is_on_device: bool) -> float:
-    """Seconds of a sweep per case of a large block."""
-    return tree.work * (tuning().device_case_row_seconds if is_on_device else tuning().case_row_seconds)
-
-
 def group_limit(tree: CompiledTree, cases: int, case_seconds: float) -> float:
-    """Maximum seconds of the eliminations for a group of cases with :func:`block_seconds` each; 0: none."""
+    """Maximum seconds of the eliminations for a group of cases that each take so many in a sweep; 0: none."""
     if tree.is_log or case_seconds < tuning().least_sweep_seconds:
         return 0.0
     return tuning().margin * min(_group_seconds(tree), cases * case_seconds)

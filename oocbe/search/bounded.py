@@ -202,7 +202,7 @@ class BoundedSolve(SubSolver):
             if self._incumbents.is_available:
                 self._incumbents.work(min(FIRST_LOOK_SECONDS, options.incumbent_seconds), self._engine.deadline)
             self._join_portfolio()
-            self._searches.portfolio.run(self._is_done)
+            self._searches.portfolio.run(lambda: known.is_near_enough or self._plain.result is not None)
         except TimeLimitError as reached:
             self.statistics.stopped = str(reached)
         except ResourceError as error:
@@ -223,9 +223,6 @@ class BoundedSolve(SubSolver):
         portfolio.add("bounds", self, replace(TERMS["bounds"], after=begin, first_step=first_step))
         portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
         portfolio.add("plain", self._plain, replace(TERMS["plain"], after=after))
-
-    def _is_done(self) -> bool:
-        return self._known.is_near_enough or self._plain.result is not None
 
     @property
     def cost(self) -> float:

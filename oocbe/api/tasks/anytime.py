@@ -292,8 +292,10 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
                 take(graph.marginals())
             best.exact(value, "elimination in complete tables")
             return
-        _bound_both(graph, best)
-        if best.is_exact():
+        best.bound(upper=graph.bound())
+        best.bound(lower=graph.bound(is_upper=False))
+        if best.upper == -math.inf:
+            best.exact(-math.inf, "mini-buckets")
             return
         is_first = best.method == FIRST_METHOD
         for rounds in PORTIONS:
@@ -437,13 +439,6 @@ def _uniform(energies: Problem) -> float:
         peak = float(f.values.max(initial=-math.inf))
         total += peak if peak == -math.inf else peak + math.log(float(np.exp(f.values - peak).sum()) / cells)
     return total
-
-
-def _bound_both(graph: LogJoinGraph, best: _Best) -> None:
-    best.bound(upper=graph.bound())
-    best.bound(lower=graph.bound(is_upper=False))
-    if best.upper == -math.inf:
-        best.exact(-math.inf, "mini-buckets")
 
 
 def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best: _Best) -> None:

@@ -167,10 +167,6 @@ class ScaledWeights:
             most = max(map(abs, own))
             yield Function((v,), np.array(kept)[:, None], np.array([float(Fraction(own[x], most)) for x in kept]))
 
-    def float_scale(self) -> Fraction:
-        """The scale of an assignment's product of floats."""
-        return self.scale * math.prod(max(map(abs, own)) for own in self.values.values())
-
 
 class _Projecting(MessageMaker):
     """Messages of a projected count: hidden variables are eliminated by "or"."""
@@ -244,7 +240,8 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
     if not found and not (weights.are_mixed and count(problem, options).value):  # rows of terms that cancel are dropped
         more["status"] = "infeasible"
     if options.float_counts:
-        exact = Fraction(found or 0) * weights.float_scale() * Fraction(2) ** exponent
+        most = math.prod(max(map(abs, own)) for own in weights.values.values())  # values are at most 1 times this
+        exact = Fraction(found or 0) * weights.scale * most * Fraction(2) ** exponent
         value, more = _as_float(exact, more)
         return finished("count", problem, tables, value, **more)
     total = int(found or 0)

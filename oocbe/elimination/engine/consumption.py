@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -152,11 +151,6 @@ class Consumption:
         within: NDArray[np.bool_] = (((limit | guards) - packed) & guards) == guards
         return within
 
-    @cached_property
-    def _consumers(self) -> frozenset[int]:
-        """Variables with a value of nonzero consumption."""
-        return frozenset(v for v, own in enumerate(self.own) if own.any())
-
     @property
     def beyond(self) -> int:
         """Each limit plus 1, packed."""
@@ -168,9 +162,9 @@ class Consumption:
         ``merged_bits``."""
         groups: list[tuple[Field, NDArray[np.int64]]] = []
         for v, field in zip(separator, fields, strict=True):
-            if v not in self._consumers:
-                continue
             own = self.own[v]
+            if not own.any():
+                continue
             if len(own) < 1 << field.bits:
                 own = np.pad(own, (0, (1 << field.bits) - len(own)))
             last = groups[-1][0] if groups else None

@@ -27,12 +27,6 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import looked
 
 
-def log_weights(problem: Problem) -> Problem:
-    """A sum-product problem in log-sum-exp: the logarithms of all weights; UnsupportedError: a negative value."""
-    negative = in_logarithms(replace(problem, semiring=MAX_PRODUCT))
-    return replace(negated(negative), semiring=LOG_SUM_EXP)
-
-
 def in_logarithms(problem: Problem) -> Problem:
     """A max-product problem in min-sum: the same feasible assignments, each costing minus the logarithm of its value.
 
@@ -86,8 +80,10 @@ class Logarithms(Reformulation):
     @classmethod
     def of(cls, problem: Problem, why: str = "") -> Logarithms:
         """The logarithms of a problem; errors as for :func:`in_logarithms`, and TimeLimitError."""
-        logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
-        return cls(problem, logarithms, why, name="logarithms")
+        if problem.semiring.selects:
+            return cls(problem, in_logarithms(problem), why, name="logarithms")
+        costs = in_logarithms(replace(problem, semiring=MAX_PRODUCT))
+        return cls(problem, replace(negated(costs), semiring=LOG_SUM_EXP), why, name="logarithms")
 
     @cached_property
     def tolerance(self) -> float:

@@ -238,16 +238,6 @@ _SIGNS = {"min-sum": 1, "max-sum": -1}
 """Semirings that have bounds: what is known is kept in min-sum."""
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder is a run directory in which a run has begun."""
-    return (folder / "run.json").exists()
-
-
-def has_lock(folder: Path) -> bool:
-    """Whether a process works, or has worked, in a folder."""
-    return (folder / LOCK_NAME).exists()
-
-
 def describe_run(folder: Path) -> dict[str, object]:
     """Figures about a run, as JSON types: of which problem, how far it has come, and what is known by now.
 
