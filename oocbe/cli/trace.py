@@ -17,7 +17,7 @@ from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.execution.schedule import Simulated, Stage
-    from oocbe.runtime.tracing.summary import Lane, TraceSummary, Work
+    from oocbe.runtime.tracing.summary import TraceSummary, Work
     from oocbe.runtime.tracing.trace_file import Trace
 
 MOST_WORKS = 8
@@ -87,30 +87,14 @@ def _as_json(found: Trace, summary: TraceSummary) -> dict[str, object]:
     return {
         "schema_version": 1,
         "about": found.about.get("about"),
-        "is_whole": found.is_whole,
-        "error": found.error,
-        "dropped": found.dropped,
-        "seconds": summary.seconds,
-        "cores": summary.cores,
-        "cores_busy": summary.cores_busy,
-        "bound_by": summary.bound_by,
+        **{name: getattr(found, name) for name in ("is_whole", "error", "dropped")},
+        **{name: getattr(summary, name) for name in ("seconds", "cores", "cores_busy", "bound_by")},
         "busiest": None if summary.busiest is None else summary.busiest.name,
         "overlapped": summary.overlapped,
         "seconds_at_once": summary.at_once,
         "rows_read_by_workers": summary.rows_read,
         "rows_changed_owner": summary.rows_changed_owner,
-        "lanes": [_lane_as_json(lane) for lane in summary.lanes],
-    }
-
-
-def _lane_as_json(lane: Lane) -> dict[str, object]:
-    return {
-        "name": lane.name,
-        "rows": lane.rows,
-        "busy": lane.busy,
-        "share": lane.share,
-        "row_seconds": lane.row_seconds,
-        "works": [asdict(work) for work in lane.works],
+        "lanes": [asdict(lane) for lane in summary.lanes],
     }
 
 

@@ -42,6 +42,7 @@ from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import DiskError
 from oocbe.execution.schedule import Simulated
 from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import content
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.options import SolveOptions
@@ -145,10 +146,8 @@ class Plan(PlanPictures):
         return {
             "schema_version": SCHEMA_VERSION,
             "problem": self.problem.name,
-            "semiring": self.semiring,
-            "dtype": self.dtype,
-            "heuristic": self.choice.heuristic,
-            "candidates": self.choice.candidates,
+            **content(self, "semiring dtype"),
+            **content(self.choice, "heuristic candidates"),
             "propagation": self.propagation,
             "presolve": [step._asdict() for step in self.presolve],
             "bounds": self.bounds,
@@ -156,11 +155,7 @@ class Plan(PlanPictures):
             "width": self.width,
             "predicted_rows": sum(b.predicted_rows for b in self.buckets),
             "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
-            "predicted_seconds": round(self.predicted_seconds, 6),
-            "memory": self.memory,
-            "disk": self.disk,
-            "disk_bytes": self.disk_bytes,
-            "least_disk_bytes": self.least_disk_bytes,
+            **content(self, "predicted_seconds memory disk disk_bytes least_disk_bytes"),
             **({} if found is None else {"on_workers": asdict(found) | {"efficiency": found.efficiency}}),
             "order": [names[v] for v in self.order],
             "buckets": [b.to_json(names) for b in self.buckets],

@@ -18,6 +18,7 @@ from oocbe.elimination.orders.order import (
 from oocbe.elimination.plan.bucket_forecast import BucketForecast
 from oocbe.execution.schedule import Simulated, Stage, forecast, piece_rows, predicted_stage
 from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import content
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.table import format_bytes
 
@@ -66,17 +67,8 @@ class PlannedBucket:
         return {
             "variable": self.name,
             "separator": [names[v] for v in self.separator],
-            "bits": self.bits,
-            "predicted_rows": self.predicted_rows,
-            "complete_rows": self.complete_rows,
-            "predicted_bytes": self.predicted_bytes,
-            "predicted_seconds": round(self.predicted_seconds, 6),
-            "form": self.form,
-            "density": self.density,
-            "input_bytes": self.passage.input_bytes,
-            "pieces": self.passage.pieces,
-            "fits": self.passage.fits,
-            "disk_bytes": self.passage.disk_bytes,
+            **content(self, "bits predicted_rows complete_rows predicted_bytes predicted_seconds form density"),
+            **content(self.passage, "input_bytes pieces fits disk_bytes"),
         }
 
 

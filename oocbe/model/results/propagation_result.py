@@ -72,12 +72,9 @@ class PropagationResult:
             }
         return {
             "schema_version": SCHEMA_VERSION,
-            "problem": self.problem,
-            "status": self.status,
+            **content(self, "problem status"),
             "reason": self.reason or None,
-            "constraint": self.constraint,
-            "variable": self.variable,
-            **content(self, "rounds removed probes failures left_out"),
+            **content(self, "constraint variable rounds removed probes failures left_out"),
             "domains": domains,
             "seconds": self.seconds,
         }
