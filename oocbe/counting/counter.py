@@ -92,6 +92,8 @@ def count_formula(formula: Formula, scores: NDArray[np.float64], memory: int) ->
     """
     if formula.multiplier == 0 or any(len(clause) == 0 for clause in formula.clauses):
         return Counted(0)
+    if not formula.clauses:
+        return Counted(formula.multiplier * math.prod(map(formula.total, range(formula.variables))))
     primes = _primes_for(formula)
     solver = solver_of(formula, scores)
     if solver is None:

@@ -99,10 +99,10 @@ def _grouped(keys: NDArray[np.int32], content: NDArray[np.int32], groups: int) -
     return _Flat(start, content[np.argsort(keys, kind="stable")])
 
 
-def solver_of(formula: Formula, scores: NDArray[np.float64]) -> Solver | None:
+def solver_of(formula: Formula, scores: NDArray[np.float64], is_watched: bool = True) -> Solver | None:
     """The initial state, with unit clauses on the trail, not propagated; None if two of them contradict each other.
 
-    scores : float64 (variables,), preference of each variable.
+    scores : float64 (variables,), preference of each variable. is_watched : whether clauses are watched yet.
     """
     n = formula.variables
     units = [clause[0] for clause in formula.clauses if len(clause) == 1]
@@ -149,7 +149,8 @@ def solver_of(formula: Formula, scores: NDArray[np.float64]) -> Solver | None:
         bump=np.ones(1),
         saved=np.zeros(n, dtype=np.uint8),
     )
-    watch_all(solver)
+    if is_watched:
+        watch_all(solver)
     for literal in units:
         interpreted(assign)(solver, literal, UNIT)
     return solver

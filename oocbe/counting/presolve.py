@@ -24,7 +24,8 @@ import numpy as np
 from oocbe.counting.formula import Clause, Formula, normalised, solver_of
 from oocbe.counting.kernels.cpu.probes import UNKNOWN, define, probe
 from oocbe.counting.kernels.cpu.solver_state import TRAIL
-from oocbe.runtime.deadline import Deadline, check_deadline
+from oocbe.kernels.cpu.jit import is_ready
+from oocbe.runtime.deadline import Deadline, check_deadline, current
 
 MOST_STEPS = 20_000_000
 """Propagated literals of a round of probes, at most: a fraction of a second."""
@@ -68,16 +69,25 @@ def presolve(formula: Formula, seconds: float) -> Presolved:
     Raises TimeLimitError: the deadline of the enclosing block passed.
     """
     work = _Work(formula)
+    steps = [work.subsume] if _has_to_wait() else [work.probe, work.subsume, work.eliminate]
     with Deadline(seconds) as deadline:
         for _ in range(MOST_ROUNDS):
             before = work.clauses
-            for step in (work.probe, work.subsume, work.eliminate):
+            for step in steps:
                 if not deadline.passed:
                     step()
             if work.clauses == before or deadline.passed:
                 break
     check_deadline()
     return work.result()
+
+
+def _has_to_wait() -> bool:
+    """Whether loops of probes are not compiled: a time limit of the whole count is better spent without them."""
+    if (deadline := current()) is None or deadline.outermost.end == math.inf:
+        return False
+    solver = solver_of(Formula(0, (), np.zeros(0, dtype=np.bool_)), np.zeros(0), is_watched=False)
+    return not is_ready(probe, solver, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8), MOST_STEPS)
 
 
 class _Work:
@@ -111,10 +121,6 @@ class _Work:
         left = Formula(len(used), clauses, whole.shown[used], weights, whole.multiplier * lost)
         return Presolved(left, tuple(used))
 
-    @property
-    def _is_closed(self) -> bool:
-        return self.clauses == ((),)
-
     def probe(self) -> None:
         """Units, failed literals, and equal literals."""
         solver = None if () in self.clauses else solver_of(self._formula, np.zeros(0))
@@ -126,9 +132,8 @@ class _Work:
         if probe(solver, equal, np.zeros(2 * n, dtype=np.uint8), MOST_STEPS):
             self._keep(((),))
             return
-        units = solver.trail[: solver.num[TRAIL]].tolist()
         target = self._substitute(equal.tolist())
-        self._assign(target[x] for x in units)
+        self._assign(target[x] for x in solver.trail[: solver.num[TRAIL]].tolist())
 
     def _substitute(self, equal: list[int]) -> list[int]:
         """Replace each variable by the literal that it equals; one that counts only by one that counts.
@@ -211,7 +216,7 @@ class _Work:
 
     def eliminate(self) -> None:
         """Replace variables by resolvents: those that do not count, and those defined by the others."""
-        if self._is_closed or not self.clauses:
+        if self.clauses in ((), ((),)):
             return
         n, formula = self._formula.variables, self._formula
         shown = formula.shown
@@ -225,8 +230,7 @@ class _Work:
             one, other = len(occurs[2 * v]), len(occurs[2 * v + 1])
             is_equal = formula.weight(2 * v) == formula.weight(2 * v + 1)
             wanted[v] = one + other > 0 and one * other <= MOST_PRODUCT and (is_equal or not shown[v])
-        defined = wanted & ~shown
-        tested = wanted & shown
+        defined, tested = wanted & ~shown, wanted & shown
         if tested.any():
             hidden = {int(v) for v in np.flatnonzero(~shown)}  # definitions by others that count
             own = tuple(clause for clause in self.clauses if not any(x >> 1 in hidden for x in clause))

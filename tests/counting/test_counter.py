@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.counting import counter
+from oocbe.counting import presolve as presolving
 from oocbe.counting.clauses import formula_of, problem_of
 from oocbe.counting.counter import count_formula, depth_scores
 from oocbe.counting.formula import Formula
@@ -66,6 +68,28 @@ def test_random_formulas(shown, weighted):
         expected = enumerated(formula)
         assert searched(formula, scores) == expected, formula
         assert searched(presolve(formula, 10.0).formula) == expected, formula
+
+
+@pytest.mark.parametrize("weights", [None, [(2, 3), (4, 5), (1, 1)]])
+def test_no_clauses_are_counted_without_a_loop(weights, monkeypatch):
+    """A first run would wait for the compilation of the search, which takes seconds."""
+    monkeypatch.setattr(counter, "solver_of", None)
+    formula = replace(Formula.of(3, [], [0, 1], weights), multiplier=7)
+    assert searched(formula) == enumerated(formula)
+
+
+def test_a_time_limit_is_not_spent_on_the_compilation_of_probes(monkeypatch):
+    called = []
+    monkeypatch.setattr(presolving, "is_ready", lambda *_: False)
+    monkeypatch.setattr(presolving, "probe", lambda *given: called.append(given) or 0)
+    formula = random_formula(2)
+    with Deadline(1000):
+        assert searched(presolve(formula, 10.0).formula) == enumerated(formula)
+    assert not called
+    presolve(formula, 10.0)
+    with Deadline():
+        presolve(formula, 10.0)
+    assert called
 
 
 LITERALS = st.lists(st.integers(0, 13), max_size=4)
