@@ -47,8 +47,8 @@ the width of mc2022_track1_037 rises from 5 to 36, of mc2022_track1_055 from 6 t
 MOST_COMPARISONS = 5_000_000
 """Pairs of clauses that a round compares for subsumption, at most: a few seconds."""
 
-MOST_ROUNDS = 20
-"""Rounds at most."""
+MOST_ROUNDS, COMPILING_SECONDS = 20, 30.0
+"""Rounds at most, and time left, in seconds, that has room for the compilation of probes, which takes a third of it."""
 
 
 class Presolved(NamedTuple):
@@ -83,8 +83,8 @@ def presolve(formula: Formula, seconds: float) -> Presolved:
 
 
 def _has_to_wait() -> bool:
-    """Whether loops of probes are not compiled: a time limit of the whole count is better spent without them."""
-    if (deadline := current()) is None or deadline.outermost.end == math.inf:
+    """Whether loops of probes are not compiled: a short limit of the whole count is better spent without them."""
+    if (deadline := current()) is None or deadline.outermost.remaining > COMPILING_SECONDS:
         return False
     solver = solver_of(Formula(0, (), np.zeros(0, dtype=np.bool_)), np.zeros(0), is_watched=False)
     return not is_ready(probe, solver, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8), MOST_STEPS)
