@@ -103,9 +103,10 @@ def nowhere(tmp_path):
     return {**kept, "PYTHONPATH": path, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "scratch")}
 
 
-def doubled(environment, before="", argument="21", **more):
-    """What a process prints that compiles the loop, and how often it found the loop compiled."""
-    script = f"{before}from loop import doubled; print(doubled({argument}), sum(doubled.stats.cache_hits.values()))"
+def doubled(environment, *arguments, before="", **more):
+    """What a process prints that calls the loop, and how often it found it compiled; what it says, each call a line."""
+    call = "print(doubled({}), sum(doubled.stats.cache_hits.values())); print('called', file=sys.stderr)"
+    script = "; ".join([f"{before}import sys; from loop import doubled", *map(call.format, arguments)])
     done = subprocess.run(
         [sys.executable, "-B", "-c", script],
         env={**environment, **more},
@@ -114,33 +115,32 @@ def doubled(environment, before="", argument="21", **more):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr
+    return done.stdout.splitlines(), done.stderr.splitlines()
 
 
 def test_without_a_place_to_write_compilations_go_to_a_private_scratch_folder(nowhere, tmp_path):
-    assert doubled(nowhere)[0] == "42 0"
-    assert doubled(nowhere) == ("42 1", "")  # who waits for nothing need not be told where it is kept
-    printed, said = doubled(nowhere, argument="21.0")
-    assert printed == "42.0 0"
+    assert doubled(nowhere, "21")[0] == ["42 0"]
+    printed, said = doubled(nowhere, "21", "21.0")
+    assert printed == ["42 1", "42.0 1"]
+    assert said[::2] == ["called", "called"]  # who waits for nothing need not be told where it is kept
     (folder,) = (tmp_path / "scratch").iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert folder.name == f"oocbe-cache-{os.geteuid()}"
-    assert len(said.splitlines()) == 1
-    assert f"kept in {folder}; NUMBA_CACHE_DIR may name a better place" in said
+    assert len(said) == 3
+    assert f"kept in {folder}; NUMBA_CACHE_DIR may name a better place" in said[1]
 
 
 def test_what_lies_where_nobody_may_write_is_used_and_nothing_is_said_of_it(nowhere, tmp_path):
     """An image is warmed up while it is made, and read-only from then on: pretended, as root may write anything."""
     more = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    assert doubled(nowhere, **more) == ("42 0", "")
+    assert doubled(nowhere, "21", **more) == (["42 0"], ["called"])
     read_only = "from oocbe.kernels.cpu import jit; jit.can_be_written = lambda folder: False; "
     kept = f"doubled._cache.cache_path.startswith({str(tmp_path / 'cache')!r})"
     where = f"{read_only}from loop import doubled; assert {kept}; "
-    assert doubled(nowhere, before=where, **more) == ("42 1", "")
-    printed, said = doubled(nowhere, before=read_only, argument="21.0", **more)
-    assert printed == "42.0 0"
-    assert f"kept in {tmp_path / 'scratch'}" in said
-    assert doubled(nowhere, before=read_only, argument="21.0", **more) == ("42.0 1", "")
+    printed, said = doubled(nowhere, "21", "21.0", before=where, **more)
+    assert printed == ["42 1", "42.0 1"]
+    assert said[::2] == ["called", "called"] and f"kept in {tmp_path / 'scratch'}" in said[1]
+    assert doubled(nowhere, "21.0", before=read_only, **more) == (["42.0 1"], ["called"])
 
 
 @pytest.mark.parametrize("found", ["link", "open folder", "file"])
