@@ -96,7 +96,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                     is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
                     code = exit_code_of(error)
                     files = kwargs.get("files")
-                    if is_interruption and isinstance(files, list) and len(files) > 1:
+                    if is_interruption and command.__name__ == "solve" and isinstance(files, list) and len(files) > 1:
                         interruption.is_answered = True  # one line per file, and none had begun
                     if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                         with suppress(OSError):  # standard output may be what failed

@@ -63,7 +63,7 @@ def test_a_failure_of_a_command(
 
 
 def raiser(error: BaseException) -> Callable[..., object]:
-    def fail(*arguments: object) -> object:
+    def fail(*arguments: object, **named: object) -> object:
         raise error
 
     return fail
@@ -237,6 +237,14 @@ def test_an_interrupted_command_that_knows_nothing_says_so_in_json(command, erro
         command == "inspect",
     )
     assert content == {"schema_version": schema_version_of(command), "command": command, "status": "interrupted"}
+
+
+def test_an_interrupted_join_of_several_files_says_so_in_json(monkeypatch, tmp_path):
+    monkeypatch.setattr("oocbe.api.aggregation.aggregate", raiser(KeyboardInterrupt()))
+    done = CliRunner().invoke(
+        app, ["join", "a.csv", "b.csv", "--group-by", "shop", "--count", "-o", str(tmp_path / "o.csv"), "--json"]
+    )
+    assert (done.exit_code, json.loads(done.stdout)["status"]) == (130, "interrupted")
 
 
 def test_an_error_is_said_in_json_too(tmp_path):
