@@ -431,13 +431,14 @@ def test_columns_of_aggregates_may_be_renamed_and_asked_for_by_argmax():
 
 
 def test_rows_with_missing_entries_are_left_out_of_all_aggregates():
-    data = {"g": ["a", "b", "c", None], "v": [None, 2, 5, 1], "w": [1, None, 3, 1]}
+    data = {"g": ["a", "b", "c", None, "d"], "v": [None, 2, 5, 1, 4], "w": [1, None, 3, 1, 2]}
     named = {"v": ("max", "v"), "w": ("max", "w"), "n": "count"}
     views = pa.table({name: pa.array(own, pa.string_view() if name == "g" else None) for name, own in data.items()})
-    for table in (pa.table(data), views):
+    later = pa.concat_tables([views.slice(2, 1), views.slice(0, 2), views.slice(3)])  # a batch without such rows first
+    for table in (pa.table(data), views, later):
         found = oocbe.aggregate(table, group_by=["g"], aggregate=named, drop_nulls=True)
-        assert found.to_pylist() == [{"g": "c", "v": 5, "w": 3, "n": 1}]
-    assert oocbe.aggregate(views, group_by=[], aggregate={"n": "count"}).to_pylist() == [{"n": 4}]
+        assert found.to_pylist() == [{"g": "c", "v": 5, "w": 3, "n": 1}, {"g": "d", "v": 4, "w": 2, "n": 1}]
+    assert oocbe.aggregate(views, group_by=[], aggregate={"n": "count"}).to_pylist() == [{"n": 5}]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.timestamp("us"), pa.date32(), pa.int8()], ids=str)
