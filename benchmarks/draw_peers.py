@@ -1,8 +1,9 @@
-"""Draw ``docs/pictures/peers.png`` from the figures in ``results/*.json``: the times of other programs divided by ours.
+"""Draw ``docs/pictures/peers-*.png`` from the figures in ``results/*.json``: times of other programs divided by ours.
 
     python benchmarks/draw_peers.py
 
-All rows of the headline tables with a time of both programs are drawn, those where oocbe is slower as well.
+A picture for each other program, narrow enough for a telephone. All rows of the headline tables with a time of both
+programs are drawn, those where oocbe is slower as well.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 from render_results import figures, headline
 
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "peers.png"
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+
+DPI = 200
+"""Pixels an inch; the pages show half as many, which is sharp on fine displays."""
 
 FASTER, SLOWER = "#2b6cb0", "#dd6b20"
 
@@ -57,13 +61,18 @@ def timed(name: str, instance: str, ours: tuple[str, ...], peer: str) -> list[Ra
 
 
 def groups() -> dict[str, list[Ratio]]:
-    """The ratios by the other program."""
-    tables = [
-        Ratio(f"{row['case']}, {row['system']}", float(row["time ratio"]))
-        for row in rows("operators")
-        if row["time ratio"]
-    ]
-    tables += [Ratio(row["case"], float(row["ratio of seconds"])) for row in rows("parquet_join")]
+    """The ratios by the other program, which names the picture."""
+    tables = []
+    for row in rows("aggregates"):
+        ratios = {peer: number(row[f"{peer} / oocbe"]) for peer in ("DuckDB", "Polars")}
+        tables += [Ratio(f"{row['shape']}, {peer}", ratio) for peer, ratio in ratios.items() if ratio]
+    for row in rows("parquet_join"):
+        tables.append(Ratio(f"{row['case'].partition(', ')[2]}, DuckDB", float(row["ratio of seconds"])))
+    kinds = {"A": "50 million and few rows", "B": "two of 50 million rows"}
+    for row in rows("operators"):
+        if row["time ratio"]:
+            peer = {"duckdb": "DuckDB", "polars": "Polars"}[row["system"]]
+            tables.append(Ratio(f"{kinds[row['case']]}, {peer}", float(row["time ratio"])))
     single = []
     for row in rows("trees", 1):
         peers = [value for value in map(number, (row["lazy"], row["shafer"], row["elimination"])) if value]
@@ -71,38 +80,41 @@ def groups() -> dict[str, list[Ratio]]:
     batches = [Ratio(f"{row['network']}, batch", float(row["× best"])) for row in rows("trees")]
     phases = ("order", "bounds", "passes")
     return {
-        "DuckDB and Polars: joins": tables,
-        "pyAgrum (its best engine)": batches + single,
-        "CP-SAT: SPOT5": timed("spot5", "instance", phases, "cp-sat"),
+        "duckdb": tables,
+        "pyagrum": batches + single,
+        "cp-sat": timed("spot5", "instance", phases, "cp-sat"),
         "toulbar2": timed("general", "instance", ("warm",), "toulbar2")
         + timed("families", "family+size", ("oocbe",), "toulbar2"),
     }
 
 
-def main() -> None:
-    """Draw the picture: a plot for each program, side by side in two columns, with bars of one height."""
-    figure = Figure(figsize=(9, 10), layout="constrained")
-    drawn = list(groups().items())
-    for part, pair in zip(figure.subfigures(1, 2), (drawn[:2], drawn[2:]), strict=True):
-        plots = part.subplots(2, 1, height_ratios=[len(ratios) + 2 for _, ratios in pair])
-        for axes, (title, ratios) in zip(plots, pair, strict=True):
-            names, values = [ratio.instance for ratio in ratios], [ratio.value for ratio in ratios]
-            axes.barh(names, [v - 1 for v in values], left=1, color=[FASTER if v >= 1 else SLOWER for v in values])
-            axes.set(xscale="log", title=title, xlim=(0.05, 500))
-            axes.axvline(1, color="black", linewidth=0.8)
-            axes.invert_yaxis()
-            axes.tick_params(axis="y", labelsize=8)
-            for place, ratio in enumerate(ratios):
-                text = (
-                    f"{'> ' if ratio.is_limit else ''}{ratio.value:.2g}"
-                    if ratio.value < 10
-                    else f"{'> ' if ratio.is_limit else ''}{ratio.value:.0f}"
-                )
-                axes.text(max(ratio.value, 1) * 1.1, place, text, va="center", fontsize=8)
+def draw(ratios: list[Ratio], path: Path) -> None:
+    """Draw bars of the ratios into a file."""
+    figure = Figure(figsize=(4.2, 0.5 + 0.19 * len(ratios)), layout="constrained")
+    axes = figure.subplots()
+    values = [ratio.value for ratio in ratios]
+    colours = [FASTER if value >= 1 else SLOWER for value in values]
+    axes.barh([ratio.instance for ratio in ratios], [value - 1 for value in values], left=1, color=colours)
+    axes.set(xscale="log", xlim=(min(0.5, *values) / 1.3, max(values) * 5))
+    axes.set_xlabel("other program's time / oocbe's", fontsize=9)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.tick_params(labelsize=8)
+    for place, (_, value, is_limit) in enumerate(ratios):
+        text = f"{'> ' if is_limit else ''}{value:.{1 if value < 10 else 0}f}"
+        axes.text(max(value, 1) * 1.1, place, text, va="center", fontsize=8)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100)
+    figure.savefig(buffer, format="png", dpi=DPI)
     with Image.open(buffer) as picture:
-        picture.convert("RGB").quantize(32, dither=Image.Dither.NONE).save(PICTURE, optimize=True)
+        picture.convert("RGB").quantize(32, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def main() -> None:
+    """Draw the picture of each program."""
+    for name, ratios in groups().items():
+        draw(ratios, PICTURES / f"peers-{name}.png")
 
 
 if __name__ == "__main__":

@@ -154,8 +154,9 @@ def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable
     if not all(own) or set(gone) != set(shared) - set(batch):
         return None
     # The last axis of a C-contiguous array changes fastest, the first variable of a table does.
-    left = cells_along(one, [*batch, *own[0], *gone]).reshape(*_lengths(one, batch), _cells(one, own[0]), -1)
-    right = cells_along(two, [*batch, *gone, *own[1]]).reshape(*_lengths(two, batch), -1, _cells(two, own[1]))
+    left, right = cells_along(one, [*batch, *own[0], *gone]), cells_along(two, [*batch, *gone, *own[1]])
+    outer, depth = left.shape[: len(batch)], math.prod(left.shape[-len(gone) :])
+    left, right = left.reshape(*outer, -1, depth), right.reshape(*outer, depth, -1)
     scope = (*batch, *own[0], *own[1])
     sizes = {name: size for t in tables for name, size in zip(t.scope, t.layout.sizes, strict=True)}
     layout = Layout(tuple(reversed(scope)), tuple(sizes[name] for name in reversed(scope)))
@@ -167,14 +168,6 @@ def cells_along(table: CompleteTable, names: Sequence[str]) -> NDArray[Any]:
     array = table.values.reshape(tuple(reversed(table.layout.sizes)))
     order = tuple(reversed(table.scope))
     return array.transpose([order.index(name) for name in names])
-
-
-def _lengths(table: CompleteTable, names: Sequence[str]) -> list[int]:
-    return [table.layout.sizes[table.layout.place(name)] for name in names]
-
-
-def _cells(table: CompleteTable, names: Sequence[str]) -> int:
-    return math.prod(_lengths(table, names))
 
 
 PAIRS = 64
