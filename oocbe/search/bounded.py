@@ -437,10 +437,7 @@ class BoundedSolve(SubSolver):
             statistics.spoiled = True
 
     def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
-        """Orders for the remaining problem, searched for ``seconds``; the given order if there is one.
-
-        All searches together take ``order_seconds``, and later ones at least the time of a first order.
-        """
+        """Orders for what remains, searched for ``seconds`` within the rest of ``order_seconds``, or the given one."""
         begin = working_time()
         problem, options = scope.problem, self._options
         if given is None and self._given is not None:

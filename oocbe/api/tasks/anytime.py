@@ -3,7 +3,7 @@
 | task | question | exact | otherwise |
 |---|---|---|---|
 | ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set; a search if factors of several variables only forbid | weighted mini-buckets, belief propagation |
-| ``MAR`` | marginal of each variable | elimination, in memory or out of core | belief propagation |
+| ``MAR`` | marginal of each variable | elimination, in memory or out of core; conditioning on a cut-set | belief propagation |
 | ``MAP`` | best assignment | elimination and search, below large costs first | its best assignment and bound |
 | ``MMAP`` | best values of query variables, the others summed out | the others summed out, then as ``MAP``; elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
 
@@ -44,7 +44,8 @@ from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimit
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
-from oocbe.junction_trees.query_elimination.factors import written_out
+from oocbe.junction_trees.query_elimination.complete_tree import table_bytes
+from oocbe.junction_trees.query_elimination.factors import WrittenFactors, written_out
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
 from oocbe.model.results.numerals import logarithm_of
@@ -54,6 +55,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline, check_deadline, current, suppressed_limit, unlimited
 from oocbe.runtime.interruption import listening
@@ -77,7 +79,8 @@ PATIENCE = 20.0
 """Multiple of the estimated time of an elimination of relevant factors after which it is given up."""
 
 PLAN_SHARE = 0.1
-"""Share of the time for a plan of the elimination of relevant factors; plans of wide networks take longer."""
+"""Share of the time for a plan of the elimination of relevant factors, which takes longer for wide networks, and for
+a search for orders, if elimination is expected to take longer than that."""
 
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
@@ -131,7 +134,7 @@ ROUNDING = 1e-9
 
 @dataclass
 class _Best:
-    """The best answer so far; attributes as those of :class:`AnytimeResult`."""
+    """The best answer so far; attributes as those of :class:`AnytimeResult`. take : keeps marginals of what is left."""
 
     value: float | None = None
     lower: float = -math.inf
@@ -141,6 +144,7 @@ class _Best:
     method: str = ""
     is_proven: bool = False
     notes: list[str] = field(default_factory=list)
+    take: Callable[[Sequence[NDArray[Any]]], None] = lambda _: None
 
     def exact(self, value: float, method: str) -> None:
         """Record the exact value."""
@@ -261,26 +265,26 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         if wants_marginals:
             best.marginals = left.lift_marginals(shares, 1.0, 0.0)
 
+    best.take = take
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
     counts_first = not wants_marginals and len(left.problem.functions) >= MANY_FUNCTIONS
     if counts_first and _by_counting(left.problem, options, best):
         return
     memory = message_memory(options)
     factors = written_out(left.problem)
-    answer = None if factors is None else QueryAnswer(factors, {})
+    answers = [] if factors is None else [QueryAnswer(factors, {})]
     targets = range(len(left.variables)) if wants_marginals else range(0)
 
-    def by_rows() -> None:
-        result = answered("marginals" if wants_marginals else "logz", problem, options)
-        assert isinstance(result.value, int | float)
-        best.marginals = result.marginals if wants_marginals else ()
-        best.exact(float(result.value), "elimination")
-
-    if _by_relevant_factors(answer, targets, memory, take, best, FIRST_SHARE):
+    if _by_relevant_factors(answers, targets, memory, best, FIRST_SHARE):
         return
     if not wants_marginals and not counts_first and _by_counting(left.problem, options, best):
         return
-    choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
+    seconds = min(options.order_seconds, PLAN_SHARE * _remaining())
+    search = (left.problem, options.order, seconds, options.seed)
+    choice = search_orders(*search, longest=PLAN_SHARE * _remaining())[0]
+    if factors is not None:
+        factors = replace(factors, order=choice.order)
+        answers.append(QueryAnswer(factors, {}))
     passes = 4 if wants_marginals else 1
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=passes)
 
@@ -307,23 +311,20 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
                 return
 
     with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, FIRST_LEVELS, best):
+        for graph in _some(graphs, 1, best):
             refine(graph)
     if best.is_exact():
         return
-    if graphs.cells < MOST_CELLS and _by_relevant_factors(answer, targets, memory, take, best, EXACT_SHARE):
+    if graphs.cells < MOST_CELLS and _by_relevant_factors(answers, targets, memory, best, EXACT_SHARE):
         return
-    if graphs.fits:
+    if factors is not None:
+        _by_conditioning(factors, choice.separators, targets, memory, best)
+    if not best.is_exact() and choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
-            for graph in _some(graphs, 1):
-                refine(graph)
-    if best.is_exact():
-        return
-    if choice.cost() < ROWS_A_SECOND * _remaining():
-        with _attempt(best):
-            by_rows()
-    if not best.is_exact() and not wants_marginals:
-        _by_conditioning(left.problem, choice.order, choice.separators, memory, best)
+            result = answered("marginals" if wants_marginals else "logz", problem, options)
+            assert isinstance(result.value, int | float)
+            best.marginals = result.marginals if wants_marginals else ()
+            best.exact(float(result.value), "elimination")
     for graph in graphs:
         if best.is_exact():
             return
@@ -331,68 +332,68 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
 
 
 def _by_conditioning(
-    problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]], memory: int, best: _Best
+    factors: WrittenFactors, separators: Sequence[Sequence[int]], targets: Collection[int], memory: int, best: _Best
 ) -> None:
     """The sum over all values of a cut-set, the others eliminated in tables that fit the memory, if that is predicted
     to end in time. Until then, the sum so far is a lower bound."""
-    most_work = CELLS_A_SECOND * EXACT_SHARE * _remaining()
-    cut, cells = _cut_set(problem.sizes, order, separators, memory, most_work)
-    if not cut or cells * math.prod(problem.sizes[v] for v in cut) > most_work:
+    most_work = EXACT_SHARE * _remaining() / tuning().cell_seconds
+    cut, cells = _cut_set(factors.sizes, factors.order, separators, memory, most_work)
+    if not cut or cells * math.prod(factors.sizes[v] for v in cut) > most_work:
         return
     total = -math.inf
+    sums = [np.zeros(factors.sizes[v]) for v in targets]
     with _attempt(best):
-        for values in product(*(range(problem.sizes[v]) for v in cut)):
-            left = remove_values(problem.with_values(dict(zip(cut, values, strict=True))), ())
-            if left.is_infeasible:
+        for values in product(*(range(factors.sizes[v]) for v in cut)):
+            known = {v: np.eye(factors.sizes[v])[value] for v, value in zip(cut, values, strict=True)}
+            answer = QueryAnswer(factors, known)
+            found, own, before = answer.posteriors(targets, "cpu"), answer.log_evidence("cpu"), total
+            if own == -math.inf:
                 continue
-            place = {v: i for i, v in enumerate(left.variables)}
-            own = [place[v] for v in order if v in place]
-            total = float(np.logaddexp(total, LogJoinGraph(left.problem, own, cells, memory).bound()))
+            total = float(np.logaddexp(total, own))
+            shares = [math.exp(own - total) * found[v] for v in targets]
+            sums = [math.exp(before - total) * x + y for x, y in zip(sums, shares, strict=True)]
             best.bound(lower=total)
+        if total > -math.inf:
+            best.take(sums)
         best.exact(total, f"conditioning on {len(cut)} variables")
 
 
 def _cut_set(
     sizes: Sequence[int], order: Sequence[int], separators: Sequence[Sequence[int]], memory: int, most_cases: float
-) -> tuple[list[int], int]:
-    """Variables without which all clusters of an order fit the memory, chosen greedily by the cells of the clusters
-    that contain them, and the cells of all clusters that are left; fewer variables if they have too many values."""
-    clusters = [{v, *s} for v, s in zip(order, separators, strict=True)]
+) -> tuple[list[int], float]:
+    """Variables without which the tables of an order fit the memory, chosen greedily by the cells of the clusters that
+    contain them, and the cells of all clusters that are left; fewer variables if they have too many values."""
     cut: list[int] = []
+    left, place = np.array(sizes, dtype=np.float64), {v: i for i, v in enumerate(order)}
+    members = np.concatenate([(v, *s) for v, s in zip(order, separators, strict=True)])
+    clusters = np.repeat(np.arange(len(order)), [1 + len(s) for s in separators])
+    parents = np.array([place[s[0]] if s else -1 for s in separators])
     while True:
-        cells = [math.prod(sizes[u] for u in own) for own in clusters]
+        cells = np.exp2(np.bincount(clusters, np.log2(left[members])))
         check_deadline()
-        cases = math.prod(sizes[v] for v in cut)
-        if sum(cells) <= memory / (8 * MESSAGES) or cases > most_cases or not any(clusters):
-            return cut, sum(cells)
-        load = dict.fromkeys(range(len(sizes)), 0)
-        for own, size in zip(clusters, cells, strict=True):
-            for v in own:
-                load[v] += size - size // sizes[v]
-        cut.append(max(load, key=load.__getitem__))
-        for own in clusters:
-            own.discard(cut[-1])
+        is_over = math.prod(sizes[v] for v in cut) > most_cases or (left == 1).all()
+        if is_over or table_bytes(cells, left[list(order)], parents) <= memory:
+            return cut, float(cells.sum())
+        cut.append(int(np.bincount(members, cells[clusters] * (1 - 1 / left[members])).argmax()))
+        left[cut[-1]] = 1
 
 
 def _by_relevant_factors(
-    answer: QueryAnswer | None,
-    targets: Collection[int],
-    memory: int,
-    take: Callable[[Sequence[NDArray[Any]]], None],
-    best: _Best,
-    share: float,
+    answers: Sequence[QueryAnswer], targets: Collection[int], memory: int, best: _Best, share: float
 ) -> bool:
-    """Whether elimination of relevant factors gave the exact answer, within a multiple of its estimated time and a
-    share of the time."""
-    expected = math.inf
-    with _limited(PLAN_SHARE * _remaining()):
-        expected = math.inf if answer is None else answer.seconds(targets, memory)
-    if answer is None or expected > share * _remaining():
+    """Whether the fastest elimination ended within a multiple of its estimated time and a share of the time."""
+    expected = [math.inf] * len(answers)
+    for number, answer in enumerate(answers):
+        with _limited(PLAN_SHARE * _remaining()):
+            expected[number] = answer.seconds(targets, memory)
+    seconds = min(expected, default=math.inf)
+    if seconds > share * _remaining() or seconds == math.inf:
         return False
-    with _attempt(best), _limited(min(1.0 + PATIENCE * expected, share * _remaining())):
+    answer = answers[expected.index(seconds)]
+    with _attempt(best), _limited(min(1.0 + PATIENCE * seconds, share * _remaining())):
         found = answer.posteriors(targets, "cpu")
         value = answer.log_evidence("cpu")
-        take([found[v] for v in targets])
+        best.take([found[v] for v in targets])
         best.exact(value, "elimination of relevant factors")
     return best.is_exact()
 

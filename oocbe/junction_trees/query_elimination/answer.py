@@ -16,7 +16,6 @@ from oocbe.junction_trees.query_elimination.complete_tree import UnderflowError
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, factors_of_case, written_out
 from oocbe.junction_trees.query_elimination.groups import CasePlan
 from oocbe.model.problem import Problem
-from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 
 
@@ -50,7 +49,7 @@ class QueryAnswer:
         return 0.0 if self._whole is None else self._seconds(self._whole, memory)
 
     def _seconds(self, plan: CasePlan, memory: int) -> float:
-        if plan.largest * tuning().cell_bytes > memory:
+        if plan.nbytes > memory:
             return math.inf
         assert self._case is not None
         return elimination_seconds(len(self._case.factors), plan.cost)

@@ -35,7 +35,24 @@ would take longer."""
 SHARED_CELLS = 1 << 20
 """Minimum cells of a clique for a pass by several threads."""
 
+MOST_JOINED = 1 << 26
+"""Cells of a clique up to which its product is stored for its messages; a larger one is joined again for each."""
+
 FLOAT64 = np.dtype(np.float64)
+
+
+def table_bytes(cells: NDArray[np.float64], sizes: NDArray[Any], parents: NDArray[np.int64]) -> float:
+    """Bytes of the tables that a tree holds at a time: messages up and down, each thread's sums for the messages of one
+    clique, its fused functions, and its product if that is stored.
+
+    cells : of the buckets of an order. sizes : of the variables eliminated in them. parents : by bucket, the one that
+        its message goes to; -1: none. If a message has all variables of its parent, both buckets are one clique.
+    """
+    messages, largest = cells / sizes, float(cells.max(initial=0.0))
+    inside = np.flatnonzero((parents >= 0) & np.isclose(messages, cells[parents]))
+    messages = np.delete(messages, inside[np.unique(parents[inside], return_index=True)[1]])
+    most = 2 * messages.sum() + 2 * thread_count() * messages.max(initial=0.0)
+    return FLOAT64.itemsize * float(most + 2 * largest / tuning().fused_part + min(largest, MOST_JOINED))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +267,7 @@ class _Sweep:
             for values in found:
                 values /= values.sum()
             return found
-        if len(wanted) > 1:
+        if len(wanted) > 1 and math.prod(self._tree._sizes[v] for v in variables) <= MOST_JOINED:
             joined = self._eliminate(inputs, variables, ())
             inputs = [_Table(tuple(variables), joined, 0.0)]
         found = []

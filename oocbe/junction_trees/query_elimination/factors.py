@@ -30,13 +30,14 @@ class CaseFactors:
     factors : over variables with two or more kept values; an axis for each variable, restricted to kept values.
     sums_to_one : by factor, a variable over which it sums to 1 for all values of the others, or None. If a factor has
         several such variables, they are matched so that each variable belongs to at most one factor.
-    logarithm : of the constant divided out of the factors.
+    logarithm : of the constant divided out of the factors. order : as of :class:`WrittenFactors`.
     """
 
     kept: tuple[NDArray[np.int64], ...]
     factors: tuple[DenseFactor, ...]
     sums_to_one: tuple[int | None, ...]
     logarithm: float
+    order: tuple[int, ...] = ()
 
     @property
     def hidden(self) -> list[int]:
@@ -50,12 +51,14 @@ class WrittenFactors:
 
     sizes : of the domains. factors : including the constant, a factor without variables.
     ends : by factor, its least and its greatest weight. sums : by factor, variables over which it sums to 1.
+    order : of all variables, at which a search for orders begins; empty: none is known.
     """
 
     sizes: tuple[int, ...]
     factors: tuple[DenseFactor, ...]
     ends: tuple[tuple[float, float], ...]
     sums: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...] = ()
 
 
 _WRITTEN_OUT: WeakKeyDictionary[Problem, WrittenFactors | None] = WeakKeyDictionary()
@@ -131,7 +134,7 @@ def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.floa
         found.append(factor)
         before = written.sums[number] if number < len(written.sums) else ()
         sums.append(before if is_same else _sums(before, factor))
-    return CaseFactors(tuple(kept), tuple(found), tuple(_chosen(sums)), logarithm)
+    return CaseFactors(tuple(kept), tuple(found), tuple(_chosen(sums)), logarithm, written.order)
 
 
 def _chosen(choices: Sequence[Sequence[int]]) -> list[int | None]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import ScopeGraph, Separators
 from oocbe.junction_trees.dense_factors import components, relevant
-from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree
+from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree, table_bytes
 from oocbe.junction_trees.query_elimination.factors import CaseFactors
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.settings.tuning import tuning
@@ -26,12 +26,12 @@ from oocbe.runtime.deadline import check_deadline, current
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """An elimination order, its separators, and in joined cells its cost and ``largest`` bucket."""
+    """An elimination order, its separators, its cost in joined cells, and the bytes of the tables that it holds."""
 
     order: tuple[int, ...]
     separators: tuple[tuple[int, ...], ...]
     cost: float
-    largest: float
+    nbytes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class CasePlan:
     """
 
     def __init__(self, case: CaseFactors, asked: Collection[int], is_whole: bool = False, memory: float = 1e99) -> None:
-        self._case, self._most_cells = case, memory / tuning().cell_bytes
+        self._case, self._memory = case, memory
         self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
         self._scopes = [factor.scope for factor in case.factors]
         base, went = (set(range(len(self._scopes))), []) if is_whole else self._relevant(())
@@ -76,9 +76,9 @@ class CasePlan:
         return sum(group.order.cost for group in self.groups)
 
     @property
-    def largest(self) -> float:
-        """Cells of the largest clique."""
-        return max((group.order.largest for group in self.groups), default=0.0)
+    def nbytes(self) -> float:
+        """Bytes of the tables of a group at a time."""
+        return max((group.order.nbytes for group in self.groups), default=0.0)
 
     def variables(self, group: Group) -> set[int]:
         """Variables of a group's factors."""
@@ -159,15 +159,21 @@ class CasePlan:
         """The group with the best order of a search, limited to a share of its tree's time and of the time left."""
         if tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
             return group
+
+        def rank(order: Order) -> tuple[bool, float]:
+            return order.nbytes > self._memory, order.cost
+
         orders, best = self._orders(group.factors), group.order
+        if self._case.order:
+            best = min(best, orders.along(self._case.order), key=rank)
         begin, deadline = time.perf_counter(), current()
         left = math.inf if deadline is None else 0.75 * deadline.remaining
         for seed in range(1, tuning().group_orders):
             enough = tuning().search_share * tuning().cell_seconds * best.cost
-            enough = enough if best.largest <= self._most_cells else 4 * tuning().first_order_seconds
+            enough = enough if best.nbytes <= self._memory else 4 * tuning().first_order_seconds
             if time.perf_counter() - begin > min(left, enough):
                 break
-            best = min(best, orders.order(seed, best), key=lambda order: (order.largest > self._most_cells, order.cost))
+            best = min(best, orders.order(seed, best), key=rank)
         return replace(group, order=best)
 
     def _orders(self, factors: Collection[int]) -> _Orders:
@@ -210,7 +216,8 @@ class _Orders:
         number = {v: i for i, v in enumerate(own)}
         self._variables = np.array(own, dtype=np.int64)
         numbered = [[number[v] for v in scope] for scope in scopes]
-        self._graph = ScopeGraph("a case", numbered, sizes[self._variables].tolist())
+        self._sizes = sizes[self._variables]
+        self._graph = ScopeGraph("a case", numbered, self._sizes.tolist())
 
     def order(self, seed: int, best: Order | None = None) -> Order:
         """The order of a seed: of the first ones greedy, as further loops take time to load; then mostly windows."""
@@ -224,9 +231,18 @@ class _Orders:
         else:
             given = np.searchsorted(self._variables, best.order)
             order = graph.improved_order(given, graph.joined_cells(given, graph.separators(given)), seed)
+        return self.along(self._variables[order])
+
+    def along(self, wanted: Sequence[int] | NDArray[np.int64]) -> Order:
+        """An order of these variables, among others."""
+        graph, order = self._graph, np.array(wanted, dtype=np.int64)
+        order = np.searchsorted(self._variables, order[np.isin(order, self._variables)])
         separators = graph.separators(order)
         cells = graph.joined_cells(order, separators)
         cost = float(cells.sum()) + tuning().clique_cells * len(order)
-        largest = float(cells.max(initial=0.0))
+        place, (starts, members) = np.argsort(order), separators
+        parents = np.full(len(order), -1)
+        parents[np.diff(starts) > 0] = place[members[starts[:-1][np.diff(starts) > 0]]]
+        nbytes = table_bytes(cells, self._sizes[order], parents)
         scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
-        return Order(tuple(self._variables[order].tolist()), tuple(scopes), cost, largest)
+        return Order(tuple(self._variables[order].tolist()), tuple(scopes), cost, nbytes)

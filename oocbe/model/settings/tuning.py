@@ -95,8 +95,7 @@ class Tuning:
     """Maximum bytes of data made for faster work: bit sets of tables in probing, a block's messages, the rows of a
     group's tree."""
     cell_bytes: int = 24
-    """Bytes of a cell with its work space: a message's value, permission, best value and probability; or a joined cell
-    of a query's largest clique, its arrangement for the kernel, and its messages."""
+    """Bytes of a cell with its work space: a message's value, permission, best value and probability."""
     piece_copies: int = 5
     """Copies of a piece's rows or cells: they grow by doubling (the old array beside a new one of twice the size), are
     then copied, packed or put together once, and wait for the caller."""
