@@ -214,7 +214,8 @@ class BoundSearch:
         known, default = np.unique(self._owner[kept], return_index=True)
         if len(known) == len(self._first) - 1:
             program = LinearProgram(costs, self._owner, kept[default], removed)
-            program.add(self._rows)
+            if program.add(self._rows) < len(self._rows):
+                return found.astype(np.int64)  # a number is beyond the solver's range
             found = program.multipliers() if program.solve(math.inf) else program.contradiction(math.inf)
             if program.is_infeasible:
                 found *= most / max(float(found.max()), LITTLE)

@@ -304,6 +304,16 @@ def test_limits_that_nothing_meets_are_refuted(
     assert len(rounds) < 10  # without variables, they went on for all of their time
 
 
+def test_search_takes_numbers_beyond_the_range_of_the_solver_of_linear_programs(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    function, amounts = Function.from_array((0, 1), [[1, 0], [0, 0]]), (np.array([0, 5 * 10**14]),) * 2
+    limit = LinearConstraint((0, 1), amounts, 5 * 10**14 - 1)
+    problem = Problem((Variable("a", 2), Variable("b", 2)), (function,), (), (limit,))
+    assert oocbe.solve(problem, proof=proof, opb=opb).value == 1
+    claim = claim_of(opb, proof)
+    assert claim.lower == claim.upper == 1
+
+
 def test_search_of_a_proof_ends_at_its_memory_or_number_of_nodes(tmp_path: Path) -> None:
     formula = Formula(frequencies(0, 6, 16))
     best = oocbe.solve(formula.problem).assignment
