@@ -1,5 +1,7 @@
 """Optimal and best assignments of products: what elimination scales, and what logarithms cannot tell apart."""
 
+import math
+
 import pytest
 
 import oocbe
@@ -59,3 +61,12 @@ def test_products_that_leave_the_range_of_float64_on_the_way_are_listed_and_othe
     best = k_best(products((1e-200, 2e-200), (1e-200, 3e-200)), OPTIONS, 2)
     assert best.assignments == ((0.0, (1, 1)), (0.0, (0, 1)))
     assert any("beyond the range of float64" in note for note in best.notes)
+    best = k_best(products((1e200, 1e20), (1e200, 1e150)), OPTIONS, 3)
+    assert best.assignments == ((math.inf, (0, 0)), (math.inf, (0, 1)), (pytest.approx(1e220), (1, 0)))
+    assert any("beyond the range of float64" in note for note in best.notes)
+
+
+def test_a_product_that_is_infinite_on_the_way_and_0_in_the_end_is_0():
+    small = (1e-300, 1e-310)
+    best = k_best(products((1e200, 1e200), (1e200, 1e200), small, small, small), OPTIONS, 2)
+    assert [value for value, _ in best.assignments] == [0.0, 0.0]

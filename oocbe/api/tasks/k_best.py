@@ -64,8 +64,9 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
             assignments, behind = _prefixes(tables, k)
             for assignment, gap in zip(assignments.tolist(), behind.tolist(), strict=True):
                 value = problem.evaluate(assignment)
+                if value in _OUTSIDE:  # perhaps only on the way
+                    value = value_of_assignment(problem, assignment)
                 if value is not None:  # else it is at or above the problem's upper bound
-                    value = (value in _OUTSIDE and value_of_assignment(problem, assignment)) or value
                     # Values beyond the range of float64 are all equal; their gaps are not.
                     found.append((sign * value, gap if value in _OUTSIDE else 0, tuple(assignment)))
         found.sort()
@@ -73,10 +74,8 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
             return unsatisfiable("kbest", problem, tables, None)
         check_solution(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
         best = tuple((sign * value, assignment) for value, _, assignment in found)
-        outside = problem.semiring.combination is Combination.MULTIPLY and best[-1][0] in _OUTSIDE
-        note = (
-            "products beyond the range of float64 are listed as 0 or inf, in their order; mpe has the best's logarithm"
-        )
+        outside = problem.semiring.combination is Combination.MULTIPLY and any(v in _OUTSIDE for v, _ in best)
+        note = "products beyond the range of float64 are listed as 0 or inf, in order; mpe has the best's logarithm"
         return finished("kbest", problem, tables, best[0][0], assignments=best, notes=(note,) * outside)
 
 
