@@ -376,6 +376,7 @@ def test_what_is_refused_names_itself() -> None:
     for wrong in (-1, "abc", float("nan")):
         with pytest.raises(ValueError, match=f"time_limit: {wrong!r} is not a number of seconds"):
             solver.solve(time_limit=wrong)
+    assert solver.solve(time_limit=np.int64(20))
     with mock.patch("oocbe.api.cpmpy.MOST_LISTED", 5), pytest.raises(NotSupportedError, match="solution_limit"):
         cp.Model(cp.any(cp.boolvar(shape=4))).solveAll(solver="oocbe")
 
