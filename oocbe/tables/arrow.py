@@ -317,5 +317,5 @@ def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
             f"{kind}; round it, or cast the column before"
         )
     if scale > 0:
-        return np.asarray(units / float(factor))
+        return np.asarray(units / float(min(factor, 10**MOST_PLACES)))  # all are 0 with more places
     return units * np.int64(factor) if limit else units  # all are 0

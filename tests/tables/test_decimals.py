@@ -108,6 +108,12 @@ def test_places_before_the_point(scale):
             oocbe.Table.from_arrow(of([0, number], kind))
 
 
+def test_zeros_of_more_places_than_a_float_has():
+    units = arrow.py_buffer(np.zeros(4, dtype=np.int64))
+    zeros = arrow.Array.from_buffers(arrow.decimal128(5, 400), 2, [None, units])
+    assert oocbe.Table.from_arrow(arrow.table({"x": [0, 1], "value": zeros})).values.tolist() == [0.0, 0.0]
+
+
 def test_none_at_all(tmp_path):
     for scale, dtype in ((0, np.int64), (2, np.float64)):
         data = arrow.table({"x": arrow.array([], arrow.int64()), "value": arrow.array([], arrow.decimal128(9, scale))})
