@@ -475,14 +475,9 @@ def test_empty_cells_of_text_in_csv_are_missing(tmp_path):
     assert found.to_pylist() == [{"shop": "NA", "gain": 9}, {"shop": "a", "gain": 5}]
 
 
-def test_keys_without_rows_may_be_of_another_type_than_labels_and_floats_name_the_way_out():
-    one, none = (
-        pa.table({"k": ["a", "b"], "v": [1, 2]}),
-        pa.table({"k": pa.array([], pa.bool_()), "w": pa.array([], "int8")}),
-    )
-    for sources in (none, one), (one, none):
-        if sources[0] is none:
-            assert oocbe.aggregate(*sources, group_by=["k"], aggregate="count").rows == 0
+def test_keys_of_a_first_source_without_rows_may_be_of_any_type_and_floats_name_the_way_out():
+    one, none = pa.table({"k": ["a", "b"], "v": [1, 2]}), pa.table({"k": pa.array([], pa.bool_())})
+    assert oocbe.aggregate(none, one, group_by=["k"], aggregate="count").rows == 0
     floats = pa.table({"k": [1.0, 2.0], "v": [1, 2]})
     with pytest.raises(ModelError, match=r"column k is of type double; .* keys"):
         oocbe.aggregate(floats, group_by=["k"], values="v")
