@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.bound_tree import NEVER, SCALE, BoundSearch, Node, Tree
 from oocbe.bounds.rows import Row as LinearRow
+from oocbe.certificates.cutting_planes import Line
 from oocbe.certificates.opb import Formula, Row
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline
@@ -79,12 +80,13 @@ def shifts_of(
     end: float,
     memory: float = math.inf,
     rows: float = MOST_ROWS,
+    cuts: Sequence[Line] = (),
 ) -> Shifts | None:
     """Search for a proof that no assignment is feasible with an objective of at most ``most``, which may be infinite;
     None where costs are too large, or the limit is below all of them.
 
     forbidden : scopes, and clauses by row. end : as of :func:`working_time`. memory : bytes of all nodes at most.
-    rows : of the functions that take part, at most.
+    rows : of the functions that take part, at most. cuts : over literals, which take part as linear constraints do.
     """
     is_large, limit = sum(formula.objective.values()) >= LARGEST_SUM, int(most) if most < math.inf else 0
     if is_large or most < 0 or any(not scope for scope, _ in forbidden):
@@ -116,6 +118,9 @@ def shifts_of(
     costs = np.array([weights.get(f"x{x + 1}", 0) for x in range(formula.first[-1])], dtype=np.int64)
     barred = [formula.first[v] + a for v, a in excluded]
     taken = [LinearRow.of_linear(constraint, n, formula.first) for constraint, n in formula.linear]
+    for number, terms, degree in cuts:
+        literals, own = np.array(sorted((int(name[1:]) - 1, -c) for name, c in terms.items()), dtype=np.int64).T
+        taken.append(LinearRow(literals, own, -degree, "cut", number))
     taken = [*{row.key(): row for row in taken}.values()]
     weight = (limit + 1) * sum(row.largest * (len(row.literals) + 1) for row in taken)
     scale = min(UNITS, LARGEST_SUM * UNITS // weight) if weight else SCALE

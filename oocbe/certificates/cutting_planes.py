@@ -128,6 +128,7 @@ class CuttingPlanes:
         self._cliques, self._capacities, self._known = dict[int, Line](), dict[int, Line](), dict[int, Line]()
         self.units: dict[tuple[int, int], int] = {}
         self.bound: Line | None = None
+        self.rows: list[Line] = []
 
     def write(self) -> None:
         """Write all steps."""
@@ -155,9 +156,11 @@ class CuttingPlanes:
     def _sum_of_rows(self, multipliers: Iterable[Sequence[int]]) -> Sum:
         """Rows, and for each variable its cheapest literal: a bound of the scaled objective."""
         proof, total, objective = self._proof, Sum(), self._formula.objective
+        self.rows = []
         for number, factor in multipliers:
             with suppress(ValueError):
-                total.add(self._row(number), factor)
+                self.rows.append(self._row(number))
+                total.add(self.rows[-1], factor)
         for v, own in enumerate(proof.mask):
             names = ((x, self._names[x]) for x in members(own))
             rest = {x: SCALE * objective.get(name, 0) - total.terms.get(name, 0) for x, name in names}

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from oocbe.certificates.cost_shifting import ShiftedCosts, Shifts, State, added, shifts_of
+from oocbe.certificates.cost_shifting import LARGEST_SUM, ShiftedCosts, Shifts, State, added, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line
 from oocbe.certificates.opb import CostTable, Formula, Row
 from oocbe.model.parts import LinearConstraint
@@ -86,6 +86,7 @@ class ProofWriter:
         self._parts: list[str] = []
         self._length = self._named = self._rows = self._shifted = self._total = 0
         self._contradiction: int | None = None
+        self._cuts: list[Line] = []
         self._proven = 0  # by steps of a certificate
 
     def write(
@@ -135,7 +136,10 @@ class ProofWriter:
         formula, begin = self._formula, self._last + 1
         planes = CuttingPlanes(formula, self._derive, steps, improving, most)
         planes.write()
-        bound, kept = planes.bound, set(planes.units.values())
+        bound, given = planes.bound, {f"x{x + 1}" for x in range(formula.first[-1])}
+        own = (line for line in planes.rows if line.number >= begin and line.terms.keys() <= given)
+        self._cuts = [line for line in own if 0 < sum(map(abs, line.terms.values())) < LARGEST_SUM]
+        kept = {*planes.units.values(), *(line.number for line in self._cuts)}
         if bound is not None:
             kept.add(bound.number)
             self._proven = bound.degree
@@ -173,7 +177,7 @@ class ProofWriter:
         root: tuple[int, int | None] = 0, None
         if self._contradiction is None and self._end is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
-            found = shifts_of(formula, forbidden, most, self._end, *self._of_search)
+            found = shifts_of(formula, forbidden, most, self._end, *self._of_search, self._cuts)
             if found is not None and improving is None and found.tree is None:
                 found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, *self._of_search)
                 found = None if found is None else found._replace(tree=None)  # the bound of the root

@@ -188,12 +188,7 @@ def trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
 class Join:
     """The join of a clique's tables: :func:`oocbe.junction_trees.kernels.cpu.clique_rows.walk` with its arguments.
 
-    Parameters
-    ----------
     tries : of the tables. listed : those whose row numbers are wanted. kind : dtype of value indices.
-
-    Attributes
-    ----------
     sizes : int64 (variables,), of the clique. step_start, step_children, children : arguments of the walk; the steps of
         the first table come first at each variable, and its children come first.
     """

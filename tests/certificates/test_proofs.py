@@ -289,6 +289,20 @@ def test_search_multiplies_linear_constraints(tmp_path: Path, values: int, scale
             assert refused_mutations(random.Random(seed), opb.read_text(), text, 20) > 5
 
 
+def test_cuts_of_a_linear_program_take_part_in_the_search(tmp_path: Path) -> None:
+    pairs, functions = itertools.combinations(range(4), 2), tuple(Function.from_array((v,), [1, 0]) for v in range(4))
+    constraints = tuple(Constraint(pair, np.array([[1, 1]])) for pair in pairs)
+    problem = Problem(tuple(Variable(str(v), 2) for v in range(4)), functions, constraints)
+    task, lines = ProofTask(problem, SolveOptions(), tmp_path / "p", tmp_path / "o"), list[str]()
+    steps, _ = task._steps(2, math.inf)
+    writer = ProofWriter(task.formula, lines.append, None)
+    assert steps is not None
+    writer._take(steps, None, 2)
+    for cuts, is_closed in (((), False), (writer._cuts, True)):
+        found = shifts_of(task.formula, [], 2, 0.0, cuts=cuts)
+        assert found is not None and (found.root.bound > 2 * found.scale) == is_closed
+
+
 @pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize("amounts", [(), ((0, 0), (0, 0)), ((3, 3), (0, -1))])
 def test_limits_that_nothing_meets_are_refuted(

@@ -76,16 +76,8 @@ class Made(NamedTuple):
 class TreeFolder:
     """A folder in which this process makes a tree; a context manager that releases its lock.
 
-    Parameters
-    ----------
     target : path of the finished tree; it must not exist.
-
-    Raises
-    ------
     UsageError : another process makes that tree, or the name cannot be used. DiskError : the folder cannot be made.
-
-    Attributes
-    ----------
     path : the folder. made : by clique, its pieces in order.
     """
 

@@ -93,8 +93,6 @@ class StoredClique:
 class PieceRows:
     """The rows of a piece.
 
-    Attributes
-    ----------
     weights : float64 (rows,). groups : int64 (groups + 1,), where the rows of each row of the separator begin.
     first_row, first_group : as :class:`Piece`.
     """
