@@ -11,6 +11,7 @@ import pytest
 import oocbe
 from oocbe.api.tasks import anytime as module
 from oocbe.errors import TimeLimitError, UsageError
+from oocbe.junction_trees.explanations import marginal_map
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.semiring import SUM_PRODUCT
 from tests.helpers.small_networks import random_network, random_product
@@ -182,6 +183,16 @@ def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypat
     check(task, problem, result, ())
     monkeypatch.setattr(module, "_cut_set", lambda *_: ([0], 1 << 62))  # too many cells for the time
     assert not oocbe.anytime(task, complete_graph(), time_limit=600).method.startswith("conditioning")
+
+
+def test_weights_of_zero_that_only_elimination_finds(small_clusters, monkeypatch):
+    """Neither propagation nor divided mini-buckets find that an odd cycle of inequalities has no solution."""
+    monkeypatch.setattr(module, "marginal_map", marginal_map)
+    unequal = [oocbe.Function.from_array((v, (v + 1) % 3), 1.0 - np.eye(2)) for v in range(3)]
+    names = tuple(oocbe.Variable(f"v{v}", 2) for v in range(3))
+    problem = oocbe.Problem(names, tuple(unequal), semiring=oocbe.SUM_PRODUCT)
+    monkeypatch.setattr(module, "LEVELS", (0,))
+    assert oocbe.anytime("MMAP", problem, ("v0",), time_limit=600).status == "infeasible"
 
 
 def test_an_interruption_keeps_the_best_answer(small_clusters, interrupts_heard, monkeypatch):

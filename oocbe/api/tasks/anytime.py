@@ -508,9 +508,9 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
             _solve(energies, options, best)
         else:
             explained = marginal_map(energies, {}, {}, query, memory)
-            assert explained is not None  # the weight would be 0, and propagation or mini-buckets would have found it
-            best.assignment = {v: explained[0][v] for v in query}
-            best.exact(explained[1], "elimination of a constrained order")
+            chosen, value = explained or (best.assignment or {}, -math.inf)
+            best.assignment = {v: chosen[v] for v in query}
+            best.exact(value, "elimination of a constrained order")
     for graph in graphs:
         if best.is_exact():
             return
