@@ -75,7 +75,8 @@ def aggregate(
 
     Parameters
     ----------
-    sources : Parquet files or folders, by path or URL; CSV files, by path; objects with Arrow's interface (data frames,
+    sources : Parquet files or folders, by path or URL; CSV files, by path; several files as a list, or as a pattern
+        such as ``sales-*.csv``; objects with Arrow's interface (data frames,
         Arrow tables); relations of DuckDB and lazy frames of Polars, of which only the columns needed are computed, and
         again for each pass if they exceed the memory; or tables of oocbe. Rows match if they agree in all columns that
         both have.
@@ -127,7 +128,7 @@ def aggregate(
     if isinstance(group_by, str) or isinstance(within, str) or isinstance(on, str):
         raise UsageError("aggregate: group_by, within and on are lists of columns")
     asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
-    if top is not None and (not asked or top < 1 or not set(within) <= set(group_by)):
+    if top is not None and (not asked or not isinstance(top, int) or top < 1 or not set(within) <= set(group_by)):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
     if output is not None and (
         len(asked) > 1 or top is not None or any(p.other or len(p.parts) > 1 for p in asked.values())
@@ -190,6 +191,8 @@ class _Part(NamedTuple):
 def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) -> dict[str, _Part]:
     """Several aggregates by their names."""
     asked = {}
+    if not isinstance(named, Mapping):
+        raise UsageError(f"aggregate: {named!r}: give the name of one, or {{'best': ('max', column), 'rows': 'count'}}")
     for name, given in named.items():
         how, *columns = (given,) if isinstance(given, str) else tuple(given)
         if len(columns) != (0 if how == "count" else 2 if how in ("argmax", "argmin") else 1):
@@ -208,6 +211,11 @@ def _opened(
     sources: Sequence[Any], rename: Mapping[str, str] | None, drop_nulls: bool, keys: Mapping[str, Key]
 ) -> list[Any]:
     """Tables of oocbe as they are, all others as sources of columns, with those of ``keys``."""
+    for name, key in keys.items():
+        if isinstance(key, str) or len(key) != 2:
+            raise UsageError(
+                f"aggregate: keys: {name!r}: give a pair of a column and a function, such as ('day', 'month')"
+            )
     functions = {name: (column, _function(name, given)) for name, (column, given) in keys.items()}
     of_ours = Table | StoredTable | PackedTable | AnyComplete
     read = [g if isinstance(g, of_ours) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
@@ -305,6 +313,7 @@ def _semiring(part: _Part, combine: str | None, read: Sequence[Any], columns: Se
         chosen = "sum"
     if (aggregate, chosen) not in SEMIRINGS:
         known = ", ".join(f"{a} of a {c}" for a, c in SEMIRINGS)
+        known += "; by names also mean, argmax, argmin: {'average': ('mean', column)}"
         raise UsageError(f"aggregate: {aggregate!r} of a {chosen!r} is unknown; known: {known}")
     return SEMIRINGS[aggregate, chosen]
 

@@ -125,16 +125,10 @@ def _joined_rows(tables: Sequence[Table]) -> int:
     shared = [name for name in one.scope if name in two.layout]
     if not shared:
         return one.rows * two.rows
-    found = []
-    for table in tables:
-        places = [table.scope.index(name) for name in shared]
-        found.append(np.unique(table.to_rows()[0][:, places], axis=0, return_counts=True))
-    (keys1, counts1), (keys2, counts2) = found
-    both, inverse = np.unique(np.concatenate([keys1, keys2]), axis=0, return_inverse=True)
-    totals = np.zeros((2, len(both)), dtype=np.int64)
-    totals[0, inverse.ravel()[: len(keys1)]] = counts1
-    totals[1, inverse.ravel()[len(keys1) :]] = counts2
-    return int((totals[0] * totals[1]).sum())
+    rows = [table.to_rows()[0][:, [table.scope.index(name) for name in shared]] for table in tables]
+    groups = np.unique(np.concatenate(rows), axis=0, return_inverse=True)[1].ravel()
+    counts = [np.bincount(own, minlength=len(groups)) for own in np.split(groups, [one.rows])]
+    return int(counts[0] @ counts[1])
 
 
 def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable | None:

@@ -20,7 +20,9 @@ from oocbe.model.settings.options import SolveOptions
 def join(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Parquet files, folders of them, CSV files, or URLs of Parquet."),
+        typer.Argument(
+            metavar="FILE...", help="Parquet files, folders of them, CSV files, quoted patterns, or URLs of Parquet."
+        ),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="OUT", help="Parquet, CSV, or a folder for a stored table.")
@@ -76,27 +78,28 @@ def join(
         if found is None:
             raise UsageError(f"--key {text}: give NAME=FUNCTION(COLUMN), such as month=month(day)")
         keys[found[1]] = (found[3], found[2])
-    names = ParquetColumns.given(rename, drop_nulls, False, None).rename
-    settings: dict[str, Any] = {
-        "group_by": _listed(group_by),
-        "combine": "product" if product else None,
-        "on": None if on is None else _listed(on),
-        "keys": keys,
-        "top": top,
-        "within": _listed(within),
-        "explain": partial(print, file=sys.stderr) if is_explained else None,
-        "rename": names,
-        "drop_nulls": drop_nulls,
-        "memory": options.memory,
-        "backend": options.backend,
-    }
     single = len(asked) == 1
     named: dict[str, tuple[str, ...]] = {
         column if single else f"{how}_{column}": (how, column) for how, column in asked if how != "count"
     }
     named |= {"count": ("count",)} if is_count else {}
     with use_gpus(options.gpus):
-        result: Any = aggregate(*files, aggregate=named, output=output if stored else None, **settings)
+        result: Any = aggregate(
+            *files,
+            group_by=_listed(group_by),
+            aggregate=named,
+            combine="product" if product else None,
+            on=None if on is None else _listed(on),
+            keys=keys,
+            top=top,
+            within=_listed(within),
+            rename=ParquetColumns.given(rename, drop_nulls, False, None).rename,
+            drop_nulls=drop_nulls,
+            memory=options.memory,
+            backend=options.backend,
+            output=output if stored else None,
+            explain=partial(print, file=sys.stderr) if is_explained else None,
+        )
         if not stored:
             _write(result, output)
             result = f"{result.num_rows:,} rows of {', '.join(result.column_names)}"
@@ -109,19 +112,12 @@ def _listed(names: str) -> list[str]:
 
 def _write(data: Any, output: Path) -> None:
     """Write an Arrow table as Parquet or CSV; the file appears when complete."""
-    from oocbe.errors import UsageError
-    from oocbe.runtime.framed import pyarrow
-    from oocbe.runtime.temporary_names import replace, temporary_beside
-
-    pyarrow()
     from pyarrow import csv, parquet
 
-    try:
-        with temporary_beside(output) as temporary:
-            if output.suffix == ".csv":
-                csv.write_csv(data, temporary)
-            else:
-                parquet.write_table(data, temporary)
-            replace(temporary, output)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from None
+    from oocbe.formats.files import published
+
+    with published(output) as file:
+        if output.suffix == ".csv":
+            csv.write_csv(data, file)
+        else:
+            parquet.write_table(data, file)

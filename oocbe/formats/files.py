@@ -211,7 +211,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     the disk is full. What killed processes left of the same file is removed (:mod:`oocbe.runtime.temporary_names`).
     """
     size = f"; {len(data):,} bytes were to be written, before any compression"
-    with _published(path, size) as file, _compressing(path, file, 9) as target:
+    with published(path, size) as file, _compressing(path, file, 9) as target:
         for start in range(0, len(data), COMPRESSED_BYTES):
             target.write(data[start : start + COMPRESSED_BYTES])
 
@@ -219,7 +219,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 @contextmanager
 def text_written(path: str | Path) -> Iterator[TextIO]:
     """A file to be written as a stream of text, published at the end of the block as by :func:`write_bytes`."""
-    with _published(path) as file, _compressing(path, file, 6) as target:
+    with published(path) as file, _compressing(path, file, 6) as target:
         text = io.TextIOWrapper(target, "utf-8")
         yield text
         text.detach()
@@ -234,7 +234,7 @@ def _compressing(path: str | Path, file: BinaryIO, level: int) -> AbstractContex
 
 
 @contextmanager
-def _published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
+def published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
     """A file that replaces a path at the block's end; no regular file is written itself. ``size``: for errors."""
     refuse_url(path, "a file that is written")
     path = Path(path).resolve()

@@ -32,7 +32,7 @@ def arrow_table(data: object) -> Any:
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         try:
             return arrow.table(data)
-        except arrow.ArrowException as error:
+        except (arrow.ArrowException, ValueError) as error:  # pandas: two columns of one name
             raise ModelError(f"{type(data).__name__}: cannot be read as columns of one type each: {error}") from None
     raise UsageError(
         f"{type(data).__name__} has neither __arrow_c_stream__ nor __arrow_c_array__, by which tables are "

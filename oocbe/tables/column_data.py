@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from oocbe.errors import FormatError, UsageError
+from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.runtime.framed import pyarrow
 from oocbe.tables.arrow import arrow_table
 
@@ -81,22 +81,37 @@ class Query(Columns):
 def opened(source: Any) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
-    Empty cells are missing entries, of text, too. Raises UsageError: no such file; FormatError: a damaged one.
+    Empty cells are missing entries, of text, too. The files of a list or a pattern (``sales-*.csv``) are one source.
+    Raises UsageError: no such file; FormatError: a damaged one; ModelError: files with other columns than the first.
     """
     own = type(source)  # a frame of pandas has its columns as attributes
     is_lazy = hasattr(own, "collect_schema") and hasattr(own, "collect")
     if is_lazy or (hasattr(own, "project") and hasattr(own, "__arrow_c_stream__")):
         return Query(source)
-    kind = re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(source).lower())
-    if not isinstance(source, str | Path) or kind is None:
+    names = list(source) if isinstance(source, list | tuple) else [source]
+    if not all(isinstance(name, str | Path) for name in names):
         return source
+    path = Path(names[0]) if names else Path()
+    if len(names) == 1 and re.search("[*?[]", path.name) and not path.exists():
+        names = sorted(path.parent.glob(path.name)) or names
+    endings = (re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(name).lower()) for name in names)
+    kinds = [(found[1], found[3]) for found in endings if found is not None]
+    if not kinds or len(kinds) < len(names):
+        return source if names == [source] else names
+    if len(names) > 1:
+        try:
+            whole = pyarrow().concat_tables([opened(name).data for name in names], promote_options="permissive")
+        except (pyarrow().ArrowInvalid, pyarrow().ArrowTypeError) as error:
+            raise ModelError(f"{source}: the files have different columns: {error}") from None
+        return Held(whole, str(source))
     from pyarrow import compute, csv
 
+    source, ((kind, compression),) = names[0], kinds
     if not Path(source).is_file():
         raise UsageError(f"{source}: there is no such file")
-    parsed = csv.ParseOptions(delimiter="\t" if kind[1] == "tsv" else ",")
+    parsed = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
     try:
-        with lzma.open(source) if kind[3] == "xz" else nullcontext(source) as given:
+        with lzma.open(source) if compression == "xz" else nullcontext(source) as given:
             data = csv.read_csv(given, parse_options=parsed)
     except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
         raise FormatError(source, None, str(error)) from None

@@ -222,13 +222,13 @@ def test_a_failed_write_leaves_the_file_before_and_nothing_else(name, tmp_path, 
     out.write_text("before")
 
     def fail(data, where):
-        where.write_text("half")
+        where.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pyarrow.csv.write_csv", fail)
     monkeypatch.setattr("pyarrow.parquet.write_table", fail)
     done = CliRunner().invoke(app, ["join", str(source), "--group-by", "a", "--max", "gain", "-o", str(out)])
-    assert done.exit_code == 2 and "cannot be written: No space left on device" in done.stderr
+    assert done.exit_code == 30 and "the disk is full" in done.stderr
     assert out.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.parquet", name])
 
@@ -483,3 +483,38 @@ def test_keys_of_a_first_source_without_rows_may_be_of_any_type_and_floats_name_
         oocbe.aggregate(floats, group_by=["k"], values="v")
     with pytest.raises(ModelError, match="column k is of type string, and integers in another table; cast one"):
         oocbe.aggregate(pa.table({"k": [1]}), one, group_by=["k"], aggregate="count")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_files_of_a_pattern_or_a_list_are_one_source(suffix, tmp_path):
+    for name, rows in (("1", {"k": ["a", "b"], "v": [1, 2]}), ("2", {"k": ["a"], "v": [5]})):
+        frame = pd.DataFrame(rows)
+        frame.to_csv(tmp_path / f"part-{name}.csv", index=False)
+        frame.to_parquet(tmp_path / f"part-{name}.parquet")
+    pattern = str(tmp_path / f"part-*.{suffix}")
+    for source in (pattern, [str(tmp_path / f"part-{name}.{suffix}") for name in "12"]):
+        found = oocbe.aggregate(source, group_by=["k"], aggregate={"total": ("sum", "v")})
+        assert found.to_pylist() == [{"k": "a", "total": 6}, {"k": "b", "total": 2}]
+    with pytest.raises(UsageError, match="there is no such file"):
+        oocbe.aggregate(str(tmp_path / f"other-*.{suffix}"), group_by=["k"], aggregate="count")
+    (tmp_path / "part-3.csv").write_text("k,v\na,x\n")
+    if suffix == "csv":
+        with pytest.raises(ModelError, match=r"part-\*.csv: the files have different columns"):
+            oocbe.aggregate(pattern, group_by=["k"], aggregate="count")
+
+
+def test_wrong_arguments_of_aggregates_are_refused_by_name():
+    one = pa.table({"k": ["a"], "v": [1]})
+    wrong = [
+        ({"aggregate": ["max", "min"]}, "give the name of one"),
+        ({"aggregate": {"m": ("avg", "v")}}, r"'avg' .* mean"),
+        ({"aggregate": "mean", "values": "v"}, r"by names also mean"),
+        ({"aggregate": {"m": ("max", "v")}, "top": 1.5}, "top: a number"),
+        ({"aggregate": {"m": ("max", "v")}, "keys": {"x": "k"}}, "keys: 'x': give a pair"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            oocbe.aggregate(one, group_by=["k"], **arguments)
+    twice = pd.DataFrame([["a", "b", 1]], columns=["k", "k", "v"])
+    with pytest.raises(ModelError, match="Duplicate column names"):
+        oocbe.aggregate(twice, group_by=["k"], values="v")
