@@ -34,17 +34,6 @@ ASCENT_SHARE = 0.3
 """Share of the time for dual ascent if a linear program follows."""
 
 
-def bound_sources(
-    problem: Problem,
-    seconds: float,
-    seed: int = 0,
-    upper_bound: int | float | None = None,
-    improve: bool = False,
-) -> list[BoundSource]:
-    """Sources of bounds after one step of ``seconds``; parameters and errors as of :class:`BoundSources`."""
-    return BoundSources(problem, seed, upper_bound, improve).improved(seconds)
-
-
 class BoundSources:
     """Sources of bounds for the rows of a problem's messages, improved in steps.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.bounds.bounds import BoundSources, bound_sources
+from oocbe.bounds.bounds import BoundSources
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -22,6 +22,7 @@ from tests.helpers.bound_problems import (
     photographs,
     random_message,
 )
+from tests.helpers.bound_sources import bound_sources
 from tests.helpers.small_problems import all_values
 
 MESSAGES = 4

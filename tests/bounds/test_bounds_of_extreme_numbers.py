@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.costly_tuples import CostlyTuples
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.bounds.relaxation import row_terms
@@ -21,6 +20,7 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.search.shared_bounds import SharedBounds
+from tests.helpers.bound_sources import bound_sources
 
 OPTIONS = SolveOptions(order_seconds=0.0, incumbent_seconds=0.0, bound_seconds=0.3, backend="cpu")
 

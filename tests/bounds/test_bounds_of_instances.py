@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 import oocbe
-from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.estimators import minimum_terms
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.elimination.row_pruning.row_bounds import FixedPoint
+from tests.helpers.bound_sources import bound_sources
 
 CLOSED = [
     *(f"spot5/{name}.spot" for name in (8, 54, 29, 404, 503, 505, 42, 408, 1502)),

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.bounds.bounds import bound_sources
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import bucket_join
@@ -32,7 +31,7 @@ from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
-from tests.helpers.bound_sources import ExactSource
+from tests.helpers.bound_sources import ExactSource, bound_sources
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     ALL_SEMIRINGS,

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from oocbe.bounds.bounds import BoundSources
 from oocbe.elimination.engine.row_bound import RowBound
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.model.problem import Problem
 from tests.helpers.small_problems import all_values
 
@@ -75,3 +77,10 @@ class ExactSource:
             for value in range(size)
             if not np.take(better, value, axis=v).any() and self._random.integers(2)
         ]
+
+
+def bound_sources(
+    problem: Problem, seconds: float, seed: int = 0, upper_bound: float | None = None, improve: bool = False
+) -> list[BoundSource]:
+    """Sources of bounds after one step of ``seconds``."""
+    return BoundSources(problem, seed, upper_bound, improve).improved(seconds)

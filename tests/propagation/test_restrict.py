@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.estimators import constant_source
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.propagation.value_removal import remove_values
 from tests.helpers.bound_problems import check_message, random_message
+from tests.helpers.bound_sources import bound_sources
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     all_values,

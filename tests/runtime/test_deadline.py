@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.bounds.mini_buckets import mini_buckets_bound
@@ -26,6 +25,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import Compilation
 from oocbe.runtime.deadline import Deadline
+from tests.helpers.bound_sources import bound_sources
 
 FAST = {"order_seconds": 0.0, "backend": "cpu"}
 

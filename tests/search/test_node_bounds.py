@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.row_reduction import reduced
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.kernels.cpu.projection import REMOVED
@@ -23,6 +22,7 @@ from tests.helpers.bound_problems import (
     photographs,
     random_message,
 )
+from tests.helpers.bound_sources import bound_sources
 from tests.helpers.depth_searches import blank, node_bounds
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values

@@ -108,7 +108,7 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
 
 def _check(case: Description, tally: Tally) -> None:
-    from oocbe.bounds.bounds import bound_sources
+    from oocbe.bounds.bounds import BoundSources
     from oocbe.elimination.preparation.prepare import reduce_arity
     from oocbe.errors import ValueRangeError
 
@@ -117,7 +117,7 @@ def _check(case: Description, tally: Tally) -> None:
     threshold = every.threshold_at(case["threshold"], case["part"])  # None: all count
     limited, counted = problem.below(threshold), every.below(threshold)
     try:
-        sources = bound_sources(problem, SECONDS, seed, threshold, case["improve"])
+        sources = BoundSources(problem, seed, threshold, case["improve"]).improved(SECONDS)
     except ValueRangeError as error:
         tally.refused(error, is_refused_for_range(case["problem"]) or _terms(case["problem"]) >= LARGEST_TERMS)
         return
