@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.incumbent import find_incumbent
+from oocbe.bounds.joint_tables import with_joint_tables
 from oocbe.bounds.row_reduction import Reduction, reduced
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import OocbeError, TimeLimitError
@@ -54,6 +55,10 @@ LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 
 NARROWER = 0.5
 """Share of a problem's values that are left at the root below which it is reduced again."""
+
+LEAST_NEARER = 0.05
+"""Minimum share of the distance from the root's bound to the cutoff that joint functions have to close. Grids of pixels
+gain less; their passes took longer, for as many nodes."""
 
 ALONE_SECONDS = 0.1
 """Seconds of single-threaded search before other threads join. Easy problems close earlier."""
@@ -202,6 +207,7 @@ class DepthSearch(SubSolver):
                 known.offer(found.value, found.assignment, found.method)
         self._root()
         self._narrow()
+        self._join()
         shared, blank = self.shared, self._blank
         assert shared is not None and blank is not None
         if first_bytes(blank) > self._memory:
@@ -217,11 +223,24 @@ class DepthSearch(SubSolver):
             left = [np.flatnonzero(own) for own in np.split(shared.root.state[: start[-1]] != REMOVED, start[1:-1])]
             if sum(map(len, left)) >= NARROWER * sum(self._tables.problem.sizes):
                 return
-            self.shared = self._blank = None  # a deadline may come: the next call begins anew
-            self._reduction = replace(reduced(self._tables, left), before=self._reduction)
-            self._tables = self._reduction.tables
-            self._linear = laid_out(self._tables)
-            self._root()
+            self._begin_over(replace(reduced(self._tables, left), before=self._reduction))
+
+    def _join(self) -> None:
+        """Join functions if that raises the root's bound."""
+        plain, shared, before = self._reduction, self.shared, (self.shared, self._blank, self._linear)
+        assert shared is not None
+        joined = plain if shared.root.bound >= shared.root.need else with_joint_tables(plain)
+        if joined is plain:
+            return
+        if self._begin_over(joined).distance > (1 - LEAST_NEARER) * shared.root.distance:
+            self._reduction, self._tables = plain, plain.tables
+            self.shared, self._blank, self._linear = before
+
+    def _begin_over(self, reduction: Reduction) -> Root:
+        """The root of another reduction of the problem, which takes the place of this one."""
+        self.shared = self._blank = None  # a deadline may come: the next call begins anew
+        self._reduction, self._tables, self._linear = reduction, reduction.tables, laid_out(reduction.tables)
+        return self._root()
 
     def _root_below(self) -> None:
         """Recompute the root below the incumbent if that is better; running nodes are unchanged."""
@@ -230,7 +249,7 @@ class DepthSearch(SubSolver):
         if shared.open.least < shared.upper < shared.root.threshold:
             self._root()
 
-    def _root(self) -> None:
+    def _root(self) -> Root:
         """A root ascent below the incumbent, to convergence of passes over all variables."""
         known = self._known
         root = Root(self._tables, known.upper_bound)
@@ -241,6 +260,7 @@ class DepthSearch(SubSolver):
             self.shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
         self.shared.root = root
         self._prove(root.unscale(root.bound), "dual ascent")
+        return root
 
     def weights(self) -> NDArray[np.int64]:
         """Branching weight of each function: its average cost, in fixed point."""

@@ -119,6 +119,11 @@ class Root:
         self.bound = int(restore(self.network, *beside, np.zeros((0, AFTER + 1), dtype=np.int64)))
         self.state, self.stale = node.state.copy(), node.stale.copy()
 
+    @property
+    def distance(self) -> float:
+        """Distance of the bound from the cutoff, in costs."""
+        return math.ldexp(self.need - self.bound, -self.scale.bits)
+
     def unscale(self, bound: int) -> int | float:
         """The least value of an assignment with this bound; the threshold if none is below it."""
         return min(self.scale.unscale(bound), self.threshold)

@@ -169,7 +169,7 @@ def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
                 ]
                 check_assignments(made, lows)
                 nodes += 1
-                charged += bool((made._workers[0].node.state[laid_out(tables).place] > 0).any())
+                charged += bool((made._workers[0].node.state[laid_out(made.shared.tables).place] > 0).any())
     assert nodes > 20
     assert charged > 5
 
