@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -38,6 +38,7 @@ require(LOOPS_BYTES, "loading and running compiled loops")
 # ruff: noqa: E402  (Numba's library ends the process if memory is short)
 with data_limit.lifted():
     import numba
+from llvmlite.binding import parse_assembly, parse_bitcode
 from numba.core.caching import _Cache as Cache
 from numba.core.compiler import CompileResult
 from numba.core.environment import Environment, _rebuild_env, lookup_environment
@@ -61,6 +62,10 @@ _MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.(?!jit\b|interpreter\b)\
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120  (half the time of a Path, at every start)
 """The folder of the package; all compiled loops are below it, in folders called ``kernels/cpu``."""
+
+
+_EMPTY = parse_assembly("").as_bitcode()
+"""Bitcode of an empty module."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -96,6 +101,7 @@ class _Cache(Cache):  # type: ignore[misc]
         self._folders = folders
         self._function = function
         self._files: dict[Any, str] = {}
+        self._is_helper = "no_cpython_wrapper" in settings
         code = function.__code__
         self._name = f"{function.__qualname__.replace('<', '').replace('>', '')}-{code.co_firstlineno}"
         source = blake2b(code.co_code).hexdigest()
@@ -162,8 +168,18 @@ class _Cache(Cache):  # type: ignore[misc]
                 with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123  (half the time of a Path, at every start)
                     found = _Unpickler(io.BytesIO(stream.read())).load()
                 with data_limit.lifted():
-                    return CompileResult._rebuild(target_context, *found)
+                    return self._rebuilt(target_context, *found)
         return None
+
+    def _rebuilt(self, target_context: Any, library: Any, description: Any, *others: Any) -> Any:
+        """A saved compilation. Its bitcode, which takes most of the time of loading to parse, is parsed only if another
+        loop is compiled that calls this one."""
+        name, kind, (code, bitcode) = library
+        symbols = (description.llvm_func_name, description.llvm_cpython_wrapper_name)
+        target_context.codegen()._engine._defined_symbols.update(symbols[: 1 if self._is_helper else 2])
+        made = CompileResult._rebuild(target_context, (name, kind, (code, _EMPTY)), description, *others)
+        made.library._get_module_for_linking = cache(partial(parse_bitcode, bitcode))
+        return made
 
     def enable(self) -> None:
         """Nothing: the cache is always on, and a change of the code changes the files' names."""
