@@ -385,7 +385,7 @@ def _refused(own: Any) -> Iterator[None]:
         raise NotSupportedError(f"oocbe: {own!s:.200} is not supported: {error}") from None
 
 
-def _checked(time_limit: float | None, options: dict[str, Any]) -> Callable[[], float | None]:
+def _checked(time_limit: Any, options: dict[str, Any]) -> Callable[[], float | None]:
     """Check a call's arguments; return a function that gives the remaining time. ValueError or NotSupportedError."""
     if time_limit is not None and not (isinstance(time_limit, Real) and time_limit > 0):
         raise ValueError(f"time_limit: {time_limit!r} is not a number of seconds above 0")

@@ -38,6 +38,7 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.incumbent_search import IncumbentSearch
+from oocbe.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.search.portfolio import FIRST_SECONDS, TERMS
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
@@ -153,7 +154,7 @@ class BoundedSolve(SubSolver):
 
     Attributes
     ----------
-    statistics : resources used, without those of searches.
+    statistics, mini_buckets : resources used; ``statistics`` excludes searches and mini-buckets.
     """
 
     is_coarse = True
@@ -172,6 +173,7 @@ class BoundedSolve(SubSolver):
         super().__init__(known)
         self._plain, self._searches = plain, searches
         plain.keep = self._keep
+        self.mini_buckets = MiniBucketRounds(problem, options, known)
         self._incumbents = IncumbentSearch(problem, options, known)
         self._problem, self._options = problem, options
         self._engine = engine
@@ -222,6 +224,8 @@ class BoundedSolve(SubSolver):
         begin = 0.0 if searches.waits_for_bounds else after
         portfolio.add("bounds", self, replace(TERMS["bounds"], after=begin, first_step=first_step))
         portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
+        if self._options.bounds == "auto":
+            portfolio.add("mini-buckets", self.mini_buckets, replace(TERMS["mini-buckets"], after=after))
         portfolio.add("plain", self._plain, replace(TERMS["plain"], after=after))
 
     @property

@@ -18,7 +18,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.tuning import tuned, tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import bounded, portfolio
+from oocbe.search import bounded, mini_bucket_rounds, portfolio
 from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.portfolio import Terms
 from oocbe.search.shared_bounds import SharedBounds
@@ -37,6 +37,7 @@ AT_ONCE_NUMBERS = {"least_attempt_seconds": 0.0, "search_share": 0.0}
 def impatient(monkeypatch):
     """Bounds give up their first round at once, and attempts are due from the beginning."""
     monkeypatch.setattr(bounded, "QUICK_CAP", 1)
+    monkeypatch.setattr(mini_bucket_rounds.MiniBucketRounds, "is_available", False)
     monkeypatch.setitem(portfolio.TERMS, "plain", AT_ONCE)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first

@@ -401,7 +401,7 @@ def test_supply_is_for_linear_programs_first(seed):
     assert rounds.seconds == 0
     rounds.open()
     assert rounds.seconds > 0, "small problems are searched before the linear program"
-    assert rounds.first_seconds == FIRST_SECONDS, "elimination comes after a longer search"
+    assert rounds.first_seconds == FIRST_SECONDS, "elimination and mini-buckets come after a longer search"
     large, _ = warehouses(7, FEW_EXCLUDED // 7 + 1, seed)
     assert not RowProblem(large).goes_first
     assert not is_supply(conflicts(24, 0.6, seed))

@@ -290,8 +290,8 @@ class _Solving:
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
-        if rows.seconds > 0:
-            seconds["rows"] = rows.seconds
+        taken = {"rows": rows.seconds, "mini-buckets": search.mini_buckets.seconds}
+        seconds.update({name: share for name, share in taken.items() if share > 0})
         if (result := others.result) is not None:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
             seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}

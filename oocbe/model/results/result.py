@@ -53,7 +53,7 @@ class Result(Answer, Shown):
     order : variable indices in the order of elimination.
     largest_message_rows : rows of the largest message.
     total_rows : rows of all messages.
-    seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``rows``: searches), and
+    seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and
         ``total``; skipped phases are absent. ``compiling``: part of the total for compiling loops, once per machine.
     peak_memory_bytes : largest resident set of the process until the end of the solve.
     dominance : whether substitution dominance was applied.
