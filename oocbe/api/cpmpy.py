@@ -392,7 +392,8 @@ def _checked(time_limit: Any, options: dict[str, Any]) -> Callable[[], float | N
     if options.pop("assumptions", None) is not None:
         raise NotSupportedError("oocbe solves without assumptions; add them as constraints to a copy of the model")
     begin = time.perf_counter()
-    return lambda: None if time_limit is None else max(0.001, time_limit - (time.perf_counter() - begin))
+    seconds = None if time_limit is None else float(time_limit)
+    return lambda: None if seconds is None else max(0.001, seconds - (time.perf_counter() - begin))
 
 
 def _solved(problem: Problem, **options: Any) -> Result | None:
