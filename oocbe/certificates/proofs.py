@@ -97,12 +97,14 @@ class ProofTask:
                 now = time.perf_counter()
                 in_time = ROWS_A_SECOND * max(end - now, 1.0)
                 most = int(min(MOST_ROWS, in_time))
-                last = working_time() + ((end - now) / 2 if self._options.bound_seconds else 0)
+                left = (end - now) / 2 if self._options.bound_seconds else 0.0
                 for order in self._orders(most, is_closed):
+                    share = min(left, self._options.bound_seconds) if self._suffices(order, most) else left
+                    last = working_time() + share
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
                         writer = ProofWriter(self.formula, file.write, order, most, last, self._memory, in_time)
                         written = writer.write(assignment, steps, found)
-                    last = 0.0  # the search would end as it did
+                    left = left if share < left else 0.0  # the search would end as it did
                     if written is not None and (written.is_closed or order is not None):
                         break
             except BaseException as error:
@@ -173,6 +175,11 @@ class ProofTask:
             is_closed = maker.rounds(share)
             steps = maker.steps()
         return steps, is_closed
+
+    def _suffices(self, order: list[int] | None, most: float) -> bool:
+        """Whether an elimination takes all linear constraints, as tables, so that no long search need come before."""
+        sizes, linear = self.formula.problem.sizes, (own for own, _ in self.formula.linear if own.can_bind)
+        return order is not None and all(math.prod(sizes[v] for v in own.scope) <= most for own in linear)
 
     def _orders(self, most: float, is_closed: bool) -> Iterator[list[int] | None]:
         """Orders of elimination, None for a proof without; the first one where nothing should be left to eliminate."""

@@ -318,6 +318,20 @@ def test_limits_that_nothing_meets_are_refuted(
     assert len(rounds) < 10  # without variables, they went on for all of their time
 
 
+@pytest.mark.parametrize(("values", "is_long"), [(2, False), (3, True)])
+def test_second_search_is_long_only_where_elimination_does_not_suffice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: int, is_long: bool
+) -> None:
+    """An elimination of some seconds came after a search of any length: 3 ** 14 rows of a limit are too many for it."""
+    ends = list[float]()
+    monkeypatch.setattr(ProofTask, "_search", lambda *_: None)
+    monkeypatch.setattr(ProofTask, "_steps", lambda *_: (None, False))
+    monkeypatch.setattr("oocbe.certificates.veripb.shifts_of", lambda *given: ends.append(given[3]))
+    problem = limited(0, values)
+    oocbe.solve(problem, proof=tmp_path / "p", opb=tmp_path / "o", bound_seconds=0.5, order_seconds=0.1)
+    assert (ends[0] == math.inf) == is_long
+
+
 def test_search_takes_numbers_beyond_the_range_of_the_solver_of_linear_programs(tmp_path: Path) -> None:
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
     function, amounts = Function.from_array((0, 1), [[1, 0], [0, 0]]), (np.array([0, 5 * 10**14]),) * 2
