@@ -99,8 +99,12 @@ def opened(source: Any) -> Any:
     if not kinds or len(kinds) < len(names):
         return source if names == [source] else names
     if len(names) > 1:
+        parts = [opened(name).data for name in names]
+        for name, part in zip(names, parts, strict=True):  # else Arrow fills what is missing with nulls
+            if differs := sorted({*part.column_names} ^ {*parts[0].column_names}):
+                raise ModelError(f"{source}: different columns: {names[0]} or {name} has no {differs[0]!r}")
         try:
-            whole = pyarrow().concat_tables([opened(name).data for name in names], promote_options="permissive")
+            whole = pyarrow().concat_tables(parts, promote_options="permissive")
         except (pyarrow().ArrowInvalid, pyarrow().ArrowTypeError) as error:
             raise ModelError(f"{source}: the files have different columns: {error}") from None
         return Held(whole, str(source))

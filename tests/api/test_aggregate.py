@@ -501,6 +501,9 @@ def test_the_files_of_a_pattern_or_a_list_are_one_source(suffix, tmp_path):
     if suffix == "csv":
         with pytest.raises(ModelError, match=r"part-\*.csv: the files have different columns"):
             oocbe.aggregate(pattern, group_by=["k"], aggregate="count")
+        (tmp_path / "part-3.csv").write_text("k,w\na,3\n")  # its rows would be left out with those of no v
+        with pytest.raises(ModelError, match=r"different columns: .*part-1.csv or .*part-3.csv has no 'v'"):
+            oocbe.aggregate(pattern, group_by=["k"], aggregate={"v": ("sum", "v")}, drop_nulls=True)
 
 
 def test_wrong_arguments_of_aggregates_are_refused_by_name():
