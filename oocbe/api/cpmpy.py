@@ -387,7 +387,7 @@ def _refused(own: Any) -> Iterator[None]:
 
 def _checked(time_limit: Any, options: dict[str, Any]) -> Callable[[], float | None]:
     """Check a call's arguments; return a function that gives the remaining time. ValueError or NotSupportedError."""
-    if time_limit is not None and not (isinstance(time_limit, Real) and time_limit > 0):
+    if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
         raise ValueError(f"time_limit: {time_limit!r} is not a number of seconds above 0")
     if options.pop("assumptions", None) is not None:
         raise NotSupportedError("oocbe solves without assumptions; add them as constraints to a copy of the model")
