@@ -78,7 +78,7 @@ class BoundResult(Shown):
     ----------
     problem, semiring, sense, variables : of the problem. entries : one per z, in the order given.
     width : induced width of the order. order : variable indices in the order of elimination.
-    partition : method of partitioning. cost_shifting : whether costs were shifted between mini-buckets.
+    partition : method of partitioning. cost_shifting : whether costs were to be shifted: notes say where not.
     dtype : of the costs. backend : ``cpu``, or ``cuda`` if large mini-buckets could run on a device.
     seconds : wall time (``read`` if a file was read, ``order``, ``total``).
     peak_memory_bytes : largest resident set of the process.
