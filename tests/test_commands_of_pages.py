@@ -158,7 +158,8 @@ LAST_DIGITS = re.compile(r"\d+\.\d{12,}")
 
 MOST_RUNS = 40
 """Runs of a command with a time limit. A run that compiles loops may end before it finds what the page shows, and the
-next run has these loops: they take thirty seconds at most, and two minutes on a busy machine, 3 s a run."""
+next run has these loops: they take thirty seconds at most, and two minutes on a busy machine, 3 s a run. On such a
+machine, a run without compilation may be too slow as well."""
 
 COMMANDS = [(page, *found) for page in PAGES for found in SHELL.findall(page.read_text())]
 
@@ -180,7 +181,7 @@ def test_commands_run_and_print_what_pages_show(
         rounded = LAST_DIGITS.sub(lambda n: f"{float(n[0]):.10g}", printed.strip())
         found = VARIES.sub("#", "\n".join(line.rstrip() for line in rounded.splitlines()))
         is_equal = not output or re.fullmatch(shown, found, re.DOTALL) is not None
-        if is_equal or "compiling" not in printed:
+        if is_equal or not ("compiling" in printed or "the time limit was reached" in printed):
             break
     assert is_equal, f"{page}\n{block}\n{printed}"
 
