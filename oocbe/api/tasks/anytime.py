@@ -76,7 +76,7 @@ MOST_CELLS = 1e12
 """Cells of all buckets above which the elimination of relevant factors is planned only once."""
 
 PATIENCE = 20.0
-"""Multiple of the estimated time of an elimination of relevant factors after which it is given up."""
+"""Multiple of the estimated time of an elimination of relevant factors after which the first one is given up."""
 
 PLAN_SHARE = 0.1
 """Share of the time for a plan of the elimination of relevant factors, which takes longer for wide networks, and for
@@ -381,7 +381,7 @@ def _cut_set(
 def _by_relevant_factors(
     answers: Sequence[QueryAnswer], targets: Collection[int], memory: int, best: _Best, share: float
 ) -> bool:
-    """Whether the fastest elimination ended within a multiple of its estimated time and a share of the time."""
+    """Whether the fastest elimination ended within a share of the time; the first one has a multiple of its estimate."""
     expected = [math.inf] * len(answers)
     for number, answer in enumerate(answers):
         with _limited(PLAN_SHARE * _remaining()):
@@ -390,7 +390,8 @@ def _by_relevant_factors(
     if seconds > share * _remaining() or seconds == math.inf:
         return False
     answer = answers[expected.index(seconds)]
-    with _attempt(best), _limited(min(1.0 + PATIENCE * seconds, share * _remaining())):
+    patience = PATIENCE if share < EXACT_SHARE else math.inf
+    with _attempt(best), _limited(min(1.0 + patience * seconds, share * _remaining())):
         found = answer.posteriors(targets, "cpu")
         value = answer.log_evidence("cpu")
         best.take([found[v] for v in targets])
