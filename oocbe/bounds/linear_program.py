@@ -1,4 +1,4 @@
-"""A linear relaxation over literals, in HiGHS: rows are added, and multipliers are read.
+"""A linear relaxation over literals, in HiGHS: rows are added and dropped, and multipliers are read.
 
 Each variable has one default value without a column: its literal is one minus the others. HiGHS's values are not
 used as bounds: its multipliers are rounded, and the bound is recomputed from them in integers.
@@ -23,6 +23,9 @@ with data_limit.lifted():
 LEAST_OBJECTIVE, LARGEST_OBJECTIVE = 0.1, 1e4
 """Range of the largest cost after scaling: the solver's tolerances are absolute, about 1e-7, and smaller costs are 0 to
 it."""
+
+LEAST_MULTIPLIER = 1e-9
+"""Minimum multiplier, in scaled costs. Smaller multipliers count as 0."""
 
 LARGEST_NUMBER = 10**14
 """Largest number of a row: the solver rejects coefficients from 10^15 on, and two may be added."""
@@ -64,6 +67,8 @@ class LinearProgram:
         columns = np.arange(count, dtype=np.int32)
         self._highs.changeColsCost(count, columns, reduced[self._literals] / self.unit)
         self._known: set[tuple[bytes, bytes, int]] = set()
+        self._idle: list[int] = []
+        self._aside: list[Row] = []
         self.bound = self._constant
         self.point = np.zeros(len(costs))
 
@@ -103,6 +108,7 @@ class LinearProgram:
             self._known.difference_update(row.key() for row in fresh)
             return 0
         self.rows += fresh
+        self._idle += [0] * len(fresh)
         return len(fresh)
 
     def _in_columns(self, row: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -166,6 +172,35 @@ class LinearProgram:
         """Multipliers of the rows at the last optimum, in units of cost; never negative."""
         duals = np.array(self._highs.getSolution().row_dual)
         return np.maximum(0.0, -duals * self.unit)
+
+    def recall(self, least_violation: float) -> int:
+        """Restore the set-aside rows that the point violates; returns their number."""
+        if not self._aside:
+            return 0
+        number = np.repeat(np.arange(len(self._aside)), [len(row.literals) for row in self._aside])
+        literals = np.concatenate([row.literals for row in self._aside])
+        coefficients = np.concatenate([row.coefficients for row in self._aside])
+        sums = np.bincount(number, coefficients * self.point[literals], minlength=len(self._aside))
+        excess = sums - np.array([row.right_hand_side for row in self._aside], dtype=np.float64)
+        back = set(np.flatnonzero(excess > least_violation).tolist())
+        self.add([self._aside[i] for i in sorted(back)])
+        self._aside = [row for i, row in enumerate(self._aside) if i not in back]
+        return len(back)
+
+    def drop_idle(self, rounds: int) -> int:
+        """Set aside the rows without a multiplier for some rounds; returns their number."""
+        used = self.multipliers() > LEAST_MULTIPLIER * self.unit
+        self._idle = [0 if u else idle + 1 for u, idle in zip(used.tolist(), self._idle, strict=True)]
+        drop = [i for i, idle in enumerate(self._idle) if idle >= rounds]
+        if drop:
+            self._highs.deleteRows(len(drop), np.array(drop, dtype=np.int32))
+            for i in drop:
+                self._known.discard(self.rows[i].key())
+                self._aside.append(self.rows[i])
+            chosen = set(drop)
+            self.rows = [row for i, row in enumerate(self.rows) if i not in chosen]
+            self._idle = [idle for i, idle in enumerate(self._idle) if i not in chosen]
+        return len(drop)
 
 
 def _quiet() -> highspy.Highs:

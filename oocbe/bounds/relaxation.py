@@ -32,10 +32,13 @@ BALLS = (20, 32, 48)
 """Literals of a ball. The next size is tried when the last one makes little progress."""
 
 LEAST_VIOLATION = 1e-3
-"""Minimum violation of a clique for it to be added."""
+"""Minimum violation of a clique, or of a row set aside, for it to be added."""
 
 BALLS_SHARE = 0.25
 """Share of the time that one round may spend on local cuts."""
+
+IDLE_ROUNDS = 8
+"""Rows without a multiplier for this many rounds are set aside, and recalled when violated."""
 
 PATIENCE = 6
 """Rounds of little progress before the next ball size is tried; after the last size, before the search ends."""
@@ -177,6 +180,7 @@ class Relaxation:
         self._round(improve)
         while not (self._is_closed() or is_requested() or working_time() >= deadline):
             before = program.bound
+            recalled = program.recall(LEAST_VIOLATION)
             rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
             self.cuts["clique"] += program.add(rows)
             share = min(deadline, working_time() + BALLS_SHARE * seconds)
@@ -186,12 +190,13 @@ class Relaxation:
             if not self._solve(deadline):
                 return
             self._round(improve)
-            # The bound may fall by the solver's tolerance: that is no gain.
+            # The bound may fall, by the solver's tolerance or after rows were set aside: that is no gain.
             if program.bound - before > LITTLE * max(0.0, program.bound - start) + 1e-9 * abs(start):
                 self._patience = 0
+                program.drop_idle(IDLE_ROUNDS)
                 continue
             self._patience += 1
-            if self._patience >= PATIENCE or not (found or rows):
+            if self._patience >= PATIENCE or (found + recalled == 0 and not rows):
                 self._patience, self._level = 0, self._level + 1
                 if self._remove_costly():
                     self._level = 0

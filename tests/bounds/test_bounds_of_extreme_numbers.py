@@ -67,6 +67,7 @@ def test_the_program_leaves_rows_out_that_the_solver_refuses():
     assert program.rows == [clique, other]
     assert program.bound == pytest.approx(6.0)
     assert program.multipliers() == pytest.approx([5.0, 7.0])
+    assert program.drop_idle(1) == 0
 
 
 @pytest.mark.parametrize("multiplier", [1 << 40, 1 << 62])
@@ -132,6 +133,7 @@ def test_the_linear_program_is_the_same_for_costs_of_any_size(scale):
     assert program.add([Row.of([1, 3], 1, "clique")]) == 1
     assert program.solve(10.0)
     assert program.bound == pytest.approx(scale, rel=1e-6, abs=0)
+    assert program.drop_idle(1) == 0
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e307])
