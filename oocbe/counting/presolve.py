@@ -47,8 +47,11 @@ the width of mc2022_track1_037 rises from 5 to 36, of mc2022_track1_055 from 6 t
 MOST_COMPARISONS = 5_000_000
 """Pairs of clauses that a round compares for subsumption, at most: a few seconds."""
 
-MOST_ROUNDS, COMPILING_SECONDS = 20, 30.0
-"""Rounds at most, and time left, in seconds, that has room for the compilation of probes, which takes a third of it."""
+MOST_ROUNDS = 20
+"""Rounds at most."""
+
+COMPILING_SECONDS = 30.0
+"""Time left, in seconds, above which a count waits for loops of probes: their compilation takes a third of it."""
 
 
 class Presolved(NamedTuple):

@@ -381,7 +381,7 @@ def _cut_set(
 def _by_relevant_factors(
     answers: Sequence[QueryAnswer], targets: Collection[int], memory: int, best: _Best, share: float
 ) -> bool:
-    """Whether the fastest elimination ended within a share of the time; the first: and a multiple of its estimate."""
+    """Whether the fastest elimination ended in its share of the time; the first one has a multiple of its estimate."""
     expected = [math.inf] * len(answers)
     for number, answer in enumerate(answers):
         with _limited(PLAN_SHARE * _remaining()):
