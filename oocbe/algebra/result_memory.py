@@ -195,17 +195,17 @@ class PooledColumns:
 
     Parameters
     ----------
-    dtypes : of the columns. memories : of the pool, one for each.
+    dtypes : of the columns. memories : of the pool, one for each. limit : of their pinned bytes.
 
     Attributes
     ----------
     columns : one-dimensional, for as many items as the reservations hold.
     """
 
-    def __init__(self, dtypes: Sequence[np.dtype[Any]], memories: Sequence[GrowingMemory]) -> None:
+    def __init__(self, dtypes: Sequence[np.dtype[Any]], memories: Sequence[GrowingMemory], limit: int) -> None:
         from oocbe.kernels.cuda.transfer.growing import Pinning
 
-        self._memories, self._pinning = memories, Pinning(memories)
+        self._memories, self._pinning, self._limit = memories, Pinning(memories), limit
         self._wanted = [memory.pinned // dtype.itemsize for memory, dtype in zip(memories, dtypes, strict=True)]
         self.columns = [
             _POOL.lend(memory)[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
@@ -218,8 +218,9 @@ class PooledColumns:
         sizes = [count * dtype.itemsize for count, dtype in zip(counts, dtypes, strict=True)]
         if sum(sizes) < tuning().least_pooled_bytes:
             return None
-        memories = _POOL.take(sizes, int(default_memory_limit() * tuning().result_pool_share))
-        return None if memories is None else cls(dtypes, memories)
+        limit = int(default_memory_limit() * tuning().result_pool_share)
+        memories = _POOL.take(sizes, limit)
+        return None if memories is None else cls(dtypes, memories, limit)
 
     def bring_back(
         self, conveyor: Conveyor, found: Sequence[Any], starts: Sequence[int], expected: Sequence[int]
@@ -228,13 +229,13 @@ class PooledColumns:
 
         expected : items of each whole column, approximately; so many are pinned by and by.
         """
-        from oocbe.kernels.cuda.transfer.columns import cells_of
-
         stops = [start + len(source) for start, source in zip(starts, found, strict=True)]
         most = list(map(max, stops, expected))
         if any(map(int.__gt__, most, self._wanted)):  # expectations vary a little, and small steps are slow
-            self._wanted = [max(wanted, int(count * SPARE)) for wanted, count in zip(self._wanted, most, strict=True)]
-            self._pinning.want(self._sizes(self._wanted))
+            wanted = [max(before, int(count * SPARE)) for before, count in zip(self._wanted, most, strict=True)]
+            if sum(self._sizes(wanted)) <= self._limit:
+                self._wanted = wanted
+                self._pinning.want(self._sizes(wanted))
         sizes = self._sizes(stops)
         self._pinning.wait(sizes)
         sources: list[Any] = []
@@ -242,7 +243,10 @@ class PooledColumns:
         for source, column, memory, start, size in zip(found, self.columns, self._memories, starts, sizes, strict=True):
             memory.used = size
             target = column[start : start + len(source)]
-            for part in cells_of(target):
+            # No copy crosses two steps of pinning.
+            steps = [bound // column.itemsize - start for bound in memory.bounds]
+            edges = [0, *(edge for edge in steps if 0 < edge < len(target)), len(target)]
+            for part in map(slice, edges, edges[1:]):
                 if (start + part.stop) * column.itemsize <= memory.pinned:
                     sources.append(source[part])
                     targets.append(target[part])

@@ -14,6 +14,7 @@ from oocbe.errors import ResourceError, UsageError
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 from oocbe.model.semiring import MAX_SUM
+from oocbe.model.settings.machine import default_memory_limit
 from oocbe.runtime.stretches import ALIGNMENT, Region
 from oocbe.tables.codec import encode
 from oocbe.tables.layout import Layout
@@ -123,13 +124,16 @@ def test_packed_results_that_outgrow_kept_memory_move(region, parts, is_kept, mo
     assert region.is_free()
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_packed_results_are_pinned_ahead(monkeypatch, tune, share):
-    """Also where more or fewer rows come than the first ones promised; no copy crosses two steps of pinning."""
+@pytest.mark.parametrize(("share", "limit"), [(1.0, 1 << 30), (0.5, 1 << 30), (1.0, 1 << 16)])
+def test_packed_results_are_pinned_ahead(monkeypatch, tune, share, limit):
+    """Also where more or fewer rows come than the first ones promised; no copy crosses two steps of pinning.
+
+    A result that outgrows the limit of pinned memory is not pinned in the end, and others may copy any part of it.
+    """
     device = take_the_place_of_cupy(monkeypatch)
     monkeypatch.setattr(device_results, "packed_chunks", packed_chunks)
     monkeypatch.setattr(result_memory, "_POOL", ResultPool())
-    tune(least_pooled_bytes=1)
+    tune(least_pooled_bytes=1, result_pool_share=limit / default_memory_limit())
     numbers = np.arange(60_000)
     for _ in range(2):
         result = PackedResult(LAYOUT, np.dtype(np.int32), False)
@@ -142,7 +146,11 @@ def test_packed_results_are_pinned_ahead(monkeypatch, tune, share):
             result.finish(conveyor)
         result.close()
         table = result.table(MAX_SUM, np.dtype(np.int32))
-        assert sum(device.pinned.values()) > table.nbytes
+        own = [
+            size for address, size in device.pinned.items() if address in {c.words.ctypes.data for c in table.columns}
+        ]
+        assert sum(own) >= table.nbytes if limit > table.nbytes else not own
+        assert all(device.may_copy(column.words[low:]) for column in table.columns for low in range(0, 3000, 500))
         found = table.to_table()
         assert np.array_equal(found.keys[0], numbers) and np.array_equal(found.values, numbers)
         del result, table, found

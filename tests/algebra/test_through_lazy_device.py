@@ -121,12 +121,27 @@ def test_results_use_the_pinned_memory_of_earlier_ones(device, monkeypatch, tune
 
 
 def test_results_are_inputs_of_the_next_step(device, monkeypatch, tune):
-    """They are pinned in steps, and no copy may cross two of them."""
+    """Pinned in steps, as the first piece has few of the result's rows, and then as one: no copy may cross two."""
     monkeypatch.setattr(result_memory, "_POOL", ResultPool())
     tune(least_pooled_bytes=1)
     scopes = {"e": 3, "a": 40, "k": 50}, {"b": 30, "e": 3, "k": 50}
-    joined = plan([random_table(scope, 3000, 7 + i, "int32") for i, scope in enumerate(scopes)], "e").to_memory(300)
-    assert joined.nbytes > 4 * growing.STEP_BYTES
+    second = random_table(scopes[1], 3000, 8, "int32")
+    tuples, values = random_table(scopes[0], 3000, 7, "int32").to_rows()
+    is_in = (tuples[:, 2] > 10) | (tuples[:, 1] == 0)
+    first = Table.from_rows(scopes[0], tuples[is_in], values[is_in])
+    steps = []
+    unify = growing.GrowingMemory.unify
+
+    def counted(memory):
+        steps.append(len(memory.bounds) - 1)
+        unify(memory)
+        assert memory.pinned >= memory.used
+
+    monkeypatch.setattr(growing.GrowingMemory, "unify", counted)
+    joined = plan([first, second], "e").to_memory(300)
+    assert min(steps) > 1
+    for column in (joined.keys[0], joined.values):
+        assert device.may_copy(column[10:])
     first = joined.scope[0]
     same_table(plan([joined], first).to_memory(5000), maximise(joined, first, backend="cpu"))
 

@@ -7,7 +7,6 @@ is used again, unpinned or read too early therefore shows, in every run alike.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -34,9 +33,8 @@ def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> L
     monkeypatch.setattr(gpus, "limit_bytes", lambda: 1 << 30)
     monkeypatch.setattr(gpus, "set_limit", lambda limit: device.limits.update({device.number: limit}))
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
-    for module in (columns, growing, in_place):
-        monkeypatch.setattr(module, "CELL_BYTES", 8192)
-    monkeypatch.setattr(growing, "STEP_BYTES", 8192)
+    monkeypatch.setattr(in_place, "_pinned", {})
+    monkeypatch.setattr(in_place, "PAGE_BYTES", 1)  # small arrays share pages
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
     return device
@@ -62,7 +60,6 @@ class LazyDevice:
         self.streams: list[Stream] = []
         self.pinned: dict[int, int] = {}
         self.most_pinned = 0
-        self._copies: list[np.ndarray] = []
         runtime = SimpleNamespace(
             CUDARuntimeError=DeviceError,
             getDevice=lambda: self.number,
@@ -91,6 +88,10 @@ class LazyDevice:
         """Memory on the device."""
         return np.empty(size, dtype=dtype).view(DeviceArray)
 
+    def may_copy(self, array: np.ndarray) -> bool:
+        """Whether the driver copies an array for any library: pinned by one call, or not from its start on."""
+        return not self._is_pinned(array.ctypes.data, 1) or self._is_pinned(array.ctypes.data, array.nbytes)
+
     def queue(self, stream: Stream, work: Callable[[], None]) -> None:
         """Queue a kernel."""
         with self._lock:
@@ -114,19 +115,10 @@ class LazyDevice:
 
     def _copy(self, target: int, source: int, nbytes: int, direction: int, pointer: int) -> None:
         host = source if direction == 1 else target
-        if direction == 1 and nbytes < mmap.PAGESIZE and not self._is_pinned(source, nbytes):
-            source = self._staged(source, nbytes)
-        else:
-            assert self._is_pinned(host, nbytes), "a copy that would wait: the memory is not pinned"
+        assert self._is_pinned(host, nbytes), "a copy that would wait: the memory is not pinned, or not by one call"
         with self._lock:
             assert self.streams[pointer].device == self.number, "a copy on another device's stream"
             self.streams[pointer].append(Copy(target, source, nbytes, host))
-
-    def _staged(self, source: int, nbytes: int) -> int:
-        """Address of a copy, as the driver makes it at once of a little memory that is not pinned."""
-        with self._lock:
-            self._copies.append(np.frombuffer(ctypes.string_at(source, nbytes), np.uint8))
-            return self._copies[-1].ctypes.data
 
 
 class CurrentDevice:

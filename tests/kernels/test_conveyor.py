@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import itertools
 import os
 import sys
 import threading
@@ -199,11 +197,12 @@ def test_a_forked_process_unpins_nothing(device, monkeypatch):
 def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
     """The system refuses; memory that may not be written to; a file's; that of an object that others see, too."""
     monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
-    assert in_place.pinned_in_place([fresh_memory(1 << 14), njit(lambda count: np.empty(count))(1 << 14)])
+    for array in (fresh_memory(1 << 14), njit(lambda count: np.empty(count))(1 << 14)):
+        assert in_place.pinned_in_place(array[5:], in_place.worth_pinning([array[9:]]))
     pin = in_place.pin
 
     def refuse_some(address, nbytes):
-        if address // 8192 % 3 == 0:
+        if address == numbers.ctypes.data:
             raise MemoryError("could not be pinned")
         pin(address, nbytes)
 
@@ -219,28 +218,21 @@ def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
         assert sums_of(device, pieces) == [[int(piece[0].sum())] for piece in pieces]
 
 
-def test_an_array_of_which_only_a_part_could_be_pinned_is_uploaded_in_parts(device, monkeypatch):
-    """The driver refuses a copy from pinned and other memory at a time."""
+def test_other_libraries_copy_any_part_of_an_array_that_was_needed(device, monkeypatch):
+    """The driver refuses a copy that begins in pinned memory and ends outside it, or in another step of pinning."""
     monkeypatch.setattr(backend, "cupy", lambda: device)
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
-    pin, cells = in_place.pin, itertools.count()
-
-    def refuse_later(address, nbytes):
-        if next(cells) >= 2:
-            raise MemoryError("could not be pinned")
-        pin(address, nbytes)
-
-    def copy(target, source, nbytes, direction, stream):
-        ends = [end for low, size in device.pinned.items() for end in (low, low + size)]
-        assert not any(source < end < source + nbytes for end in ends)
-        ctypes.memmove(target, source, nbytes)
-
-    monkeypatch.setattr(in_place, "pin", refuse_later)
-    monkeypatch.setattr(in_place, "copy", copy)
-    numbers = np.arange(7 * in_place.CELL_BYTES // 8)
-    for part in (numbers, numbers[100:], numbers[-10:]):
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 80_000)
+    few, many, small = (np.arange(count) for count in (100_000, 100_000, 9_999))
+    pieces = [[few[500:600]], [many[20_000:30_000]], [small], [many[50_000:60_000]]]
+    assert sums_of(device, pieces) == [[int(column.sum())] for (column,) in pieces]
+    assert device.pinned.pop(many.ctypes.data) == many.nbytes and few.ctypes.data not in device.pinned
+    device.pinned[many.ctypes.data] = many.nbytes
+    for whole in (few, many, small):
+        for part in (whole, whole[550:], whole[20_500:], whole[:550], whole[-10:]):
+            assert device.may_copy(part)
+    for part in (few[7:].reshape(-1, 3), few[:10_000]):
         assert np.array_equal(backend.CudaBackend.upload(part), part)
-    assert len(device.pinned) == 2
+    assert few.ctypes.data in device.pinned
 
 
 @pytest.mark.parametrize("are_arrays", [True, False])

@@ -14,7 +14,8 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.packing import fields
 from oocbe.kernels.cuda.pairs import groups, join, join_reduce, reduce, sort
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.kernels.cuda.transfer.in_place import copy_parts, goes_in_parts
+from oocbe.kernels.cuda.transfer.columns import TO_DEVICE, copy
+from oocbe.kernels.cuda.transfer.in_place import pinned_in_place, worth_pinning
 from oocbe.kernels.cuda.transfer.memory import set_limit, with_retry
 from oocbe.runtime.tracing.recorder import HOST_TO_DEVICE
 
@@ -41,10 +42,11 @@ class CudaBackend:
     def upload(array: NDArray[Any]) -> Any:
         """A copy of the array in device memory; see :meth:`oocbe.kernels.interface.Backend.upload`."""
         with device_span(HOST_TO_DEVICE, "upload", bytes=array.nbytes if isinstance(array, np.ndarray) else 0):
-            if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not goes_in_parts(array):
+            is_plain = isinstance(array, np.ndarray) and array.flags.c_contiguous
+            if not is_plain or not pinned_in_place(array, worth_pinning([array])):
                 return cupy().asarray(array)
             target, stream = cupy().empty(array.shape, array.dtype), cupy().cuda.get_current_stream()
-            copy_parts(target, array, stream)
+            copy(target.data.ptr, array.ctypes.data, array.nbytes, TO_DEVICE, stream)
             stream.synchronize()
             return target
 

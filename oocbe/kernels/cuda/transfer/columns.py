@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,9 +18,6 @@ PINNED = 1
 
 ALIGNMENT = 512
 """Alignment of columns in a slot, in bytes, as for separate arrays."""
-
-CELL_BYTES = 64 << 20
-"""Memory is pinned in steps that end at multiples of this address: the driver refuses copies across two steps."""
 
 Columns = Sequence[NDArray[Any]]
 
@@ -49,7 +45,8 @@ def is_pinned(array: Column) -> bool:
     """Whether an array's memory is pinned, so that the device accesses it directly."""
     if not isinstance(array, np.ndarray):
         return False
-    return bool(cupy().cuda.runtime.pointerGetAttributes(array.ctypes.data).type == PINNED)
+    begin, attributes = array.ctypes.data, cupy().cuda.runtime.pointerGetAttributes
+    return all(attributes(address).type == PINNED for address in (begin, begin + max(0, array.nbytes - 1)))
 
 
 def bytes_of(columns: Sequence[Column]) -> int:
@@ -69,14 +66,6 @@ def carved(memory: Any, like: Sequence[Column]) -> list[Any]:
         parts.append(memory[place : place + column.nbytes].view(column.dtype))
         place += room_of(column)
     return parts
-
-
-def cells_of(array: NDArray[Any], edges: Iterable[int] = ()) -> list[slice]:
-    """Slices of a contiguous array that do not cross multiples of :data:`CELL_BYTES`, or further addresses."""
-    begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
-    multiples = range(begin - begin % CELL_BYTES, end, CELL_BYTES)
-    bounds = [begin, *sorted(edge for edge in {*edges, *multiples} if begin < edge < end), end]
-    return [slice((low - begin) // array.itemsize, (high - begin) // array.itemsize) for low, high in pairwise(bounds)]
 
 
 def copy(target: int, source: int, nbytes: int, direction: int, stream: Any) -> None:

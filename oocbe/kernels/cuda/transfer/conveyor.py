@@ -29,6 +29,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.kernels.cuda.transfer.columns import (
     ALIGNMENT,
+    TO_DEVICE,
     TO_HOST,
     Column,
     Columns,
@@ -39,7 +40,6 @@ from oocbe.kernels.cuda.transfer.columns import (
     room_of,
 )
 from oocbe.kernels.cuda.transfer.filling import PoolFilling, are_done, largest_piece, wait_for_all
-from oocbe.kernels.cuda.transfer.in_place import copy_parts
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
 
@@ -311,7 +311,7 @@ class Conveyor:
         columns = carved(self._slots[slot], filled)
         with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=bytes_of(filled)):
             for target, column in zip(columns, filled, strict=True):
-                copy_parts(target, column, self._in)
+                copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
         event = _event(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
         self._filling.leaves(filled, event)

@@ -16,7 +16,7 @@ import numpy as np
 
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.transfer.columns import Column, carved, room_of
-from oocbe.kernels.cuda.transfer.in_place import pinned_in_place
+from oocbe.kernels.cuda.transfer.in_place import pinned_in_place, worth_pinning
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, READER, span, waiting
 
@@ -58,6 +58,8 @@ class PoolFilling:
         self._copying: deque[tuple[Any, Any]] = deque()  # pinned memory to be returned to its pool after the event
         self._next = 0
         self._is_own = False
+        arrays = (column for piece in pieces for column in piece if isinstance(column, np.ndarray))
+        self._worth = worth_pinning(arrays)
 
     def ahead_of(self, number: int) -> None:
         """Start filling the pieces after this one, as memory permits."""
@@ -100,7 +102,7 @@ class PoolFilling:
         """Pin arrays where they are, or start threads that copy the columns into pinned memory, in parts."""
         arrays = [column for column in columns if isinstance(column, np.ndarray)]
         with self._device:
-            if len(arrays) == len(columns) and pinned_in_place(arrays):
+            if len(arrays) == len(columns) and all(pinned_in_place(array, self._worth) for array in arrays):
                 return _Filled(columns, ())
             filled = carved(pinned_memory().take(sum(map(room_of, columns))), columns)
         calls: list[tuple[int, Callable[[], None]]] = []

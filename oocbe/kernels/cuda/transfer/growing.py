@@ -1,8 +1,9 @@
 """Memory that is pinned from its beginning on, ahead of the results that the device writes into it.
 
 The system allocates fresh pages, and the driver pins them, at 40 to 50 GB/s each on 16 cores, and neither slows the bus
-down if it is done in large steps. So threads pin one step after the other while results arrive: some have pages
-allocated while the driver pins those of another.
+down if it is done in large steps. So a thread pins all that a column is expected to take in one step, and another one
+has the pages of the next column allocated meanwhile. A column that outgrows the expectation gets further steps; in the
+end they are pinned again as one.
 """
 
 from __future__ import annotations
@@ -10,16 +11,13 @@ from __future__ import annotations
 import mmap
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.transfer.columns import CELL_BYTES
 from oocbe.kernels.cuda.transfer.pinned import pin, touch, unpin
-from oocbe.runtime.stretches import Bytes, Region, fresh_memory
+from oocbe.runtime.stretches import Bytes, Region, fresh_memory, rounded
 from oocbe.runtime.waiting import wait_for
-
-STEP_BYTES = 256 << 20
-"""Bytes that are pinned at a time: 38 GB/s beside a busy bus, with 64 MiB at a time 26 GB/s."""
 
 THREADS = 3
 """Threads that pin."""
@@ -34,7 +32,8 @@ class GrowingMemory:
 
     Attributes
     ----------
-    bounds : offsets of the steps that were pinned, and their end. used : bytes of the last result, set by its owner.
+    bounds : offsets of the steps that were pinned, and their end; at most one step after :meth:`unify`.
+    used : bytes of the last result, set by its owner.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -50,11 +49,6 @@ class GrowingMemory:
         """Pinned bytes."""
         return self.bounds[-1]
 
-    def end_of_cell(self, nbytes: int) -> int:
-        """So many bytes, and those up to the next multiple of :data:`CELL_BYTES`."""
-        begin = self._memory.ctypes.data
-        return min(len(self), -(-(begin + nbytes) // CELL_BYTES) * CELL_BYTES - begin)
-
     def touch(self, low: int, high: int) -> None:
         """Have pages allocated."""
         touch(self._memory[low:high])
@@ -69,6 +63,16 @@ class GrowingMemory:
         for low in self.bounds[:-1]:
             unpin(self._memory.ctypes.data + low)
         self.bounds = [0]
+
+    def unify(self) -> None:
+        """Pin all in one step, or nothing if the result has more: the driver refuses any library's copies across
+        the end of a step."""
+        high = self.pinned
+        if self.used > high or len(self.bounds) > 2:
+            self.unpin()
+            if self.used <= high:
+                with suppress(MemoryError):
+                    self.pin(high)
 
     def lend(self, when_free: Callable[[], None]) -> Bytes:
         """All of it as an array; ``when_free`` is called after the deletion of the last array over it."""
@@ -95,7 +99,7 @@ class Pinning:
         """Pin so many bytes of each memory, or more."""
         with self._changed:
             for number, (size, memory) in enumerate(zip(sizes, self._memories, strict=True)):
-                self._wanted[number] = max(self._wanted[number], memory.end_of_cell(size))
+                self._wanted[number] = max(self._wanted[number], min(rounded(size), len(memory)))
             if not self._threads and self._wanted != self._claimed:
                 for number in range(THREADS):
                     run = copy_context().run
@@ -116,12 +120,14 @@ class Pinning:
         wait_for(attempt, TimeoutError)
 
     def close(self) -> None:
-        """End the threads, and wait for them."""
+        """End the threads, wait for them, and pin each memory in one step. All copies have ended."""
         with self._changed:
             self._is_ended = True
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+        for memory in self._memories:
+            memory.unify()
 
     def _has(self, sizes: Sequence[int]) -> bool:
         return all(memory.pinned >= size for memory, size in zip(self._memories, sizes, strict=True))
@@ -158,6 +164,5 @@ class Pinning:
             number = min(behind, key=lambda n: self._claimed[n] / self._wanted[n])
             low = self._claimed[number]
             memory = self._memories[number]
-            most = memory.end_of_cell(low + STEP_BYTES - CELL_BYTES + 1)
-            high = self._claimed[number] = min(self._wanted[number], most)
+            high = self._claimed[number] = self._wanted[number]
             return memory, low, high
