@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from oocbe.algebra.operators import join_maximise, maximise
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import cupy, why_unavailable
 from oocbe.kernels.cuda.transfer import columns, in_place
+from oocbe.runtime.stretches import fresh_memory, rounded
 from oocbe.tables.table import Table
 from tests.helpers.table_models import same_table
 
@@ -29,10 +32,18 @@ def test_uploads_of_parts_of_an_array(monkeypatch, rows, first):
     assert number not in in_place._pinned
 
 
+def in_own_pages(array):
+    """A copy whose pages have no other memory, as the C library gives it to large arrays."""
+    whole = fresh_memory(rounded(array.nbytes)).view(array.dtype)
+    whole[: array.size] = array.reshape(-1)
+    return whole[: array.size].reshape(array.shape)
+
+
 def random_table(scope, rows, seed):
     rng = np.random.default_rng(seed)
     keys = np.unique(rng.integers(0, list(scope.values()), (rows, len(scope))), axis=0)
-    return Table.from_rows(scope, keys, rng.integers(0, 1000, len(keys)).astype(np.int32))
+    table = Table.from_rows(scope, keys, rng.integers(0, 1000, len(keys)).astype(np.int32))
+    return replace(table, keys=in_own_pages(table.keys), values=in_own_pages(table.values))
 
 
 def test_tables_that_fit_are_streamed_nevertheless(monkeypatch, tune):
@@ -40,7 +51,7 @@ def test_tables_that_fit_are_streamed_nevertheless(monkeypatch, tune):
     scopes = {"e": 3, "a": 60, "k": 5000}, {"b": 50, "e": 3, "k": 5000}
     first, second = (random_table(scope, 500_000, i) for i, scope in enumerate(scopes))
     expected = join_maximise(first, second, "e", backend="cpu")
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    monkeypatch.setattr(in_place, "LEAST_BYTES", 1 << 20)
     tune(least_streamed_rows=0, least_pooled_bytes=1, least_device_piece_rows=1 << 14)
     found = join_maximise(first, second, "e", backend="cuda")
     same_table(found, expected)
