@@ -167,7 +167,7 @@ def module_of(frame: FrameType) -> str:
 
 
 MOST_STOPS, MOST_RETURNS = 35, 12
-"""Limits of the path of a problem through a solve; today's figures."""
+"""Limits of the path of a problem through a solve: 28 and 12 at present."""
 
 PAGE_LINES = 45
 """Lines of a printed page for the path."""

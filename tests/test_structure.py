@@ -68,6 +68,8 @@ def test_the_page_names_what_is_there():
     assert len(paths) > 60
     for path in paths:
         assert (ROOT / path).exists(), path
+    files = {path.name for path in (ROOT / "oocbe").rglob("*.*")}
+    assert set(re.findall(r"`(\w+\.(?:py|cu))`", page)) <= files
     for path, names in re.findall(r"`(oocbe/[\w/]+\.py)` \(([^)]*)\)", page):
         text = (ROOT / path).read_text()
         for name in re.findall(r"`(\w+)(?:\.\w+)?`", names):

@@ -59,7 +59,7 @@ def join_sum(
 def join_sum(table1: AnyTable, table2: AnyTable, **settings: Unpack[ExecutionSettings]) -> Any:
     """Join two tables on their shared variables.
 
-    Both are preprocessed by :func:`oocbe.algebra.out_of_core.context.arrange`; then each output row is gathered from
+    Both are preprocessed by :func:`oocbe.algebra.arrange.arrange`; then each output row is gathered from
     its two input rows (Bistaffa, Bombieri and Farinelli 2016, algorithm 4).
 
     Parameters

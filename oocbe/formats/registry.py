@@ -143,16 +143,20 @@ def formats() -> dict[str, Format]:
 
     Raises
     ------
-    UsageError : an entry point cannot be loaded, or names anything but a :class:`Format` with a name of its own.
+    UsageError : an entry point cannot be loaded, or names anything but a :class:`Format` with a name of its own: in
+        lower case, and no suffix of other files.
     """
     found = {f.name: f for f in _FORMATS}
+    taken = {*_OTHER_SUFFIXES, *(suffix.removeprefix(".") for suffix in SUFFIXES)}
     for point in entry_points(group=ENTRY_POINTS):
         try:
             added = point.load()
         except Exception as error:
             raise UsageError(f"the format {point.name} of {point.value} cannot be loaded: {error}") from error
-        if not isinstance(added, Format) or added.name in found:
-            raise UsageError(f"the format {point.name} of {point.value} is no Format with a name of its own")
+        if not isinstance(added, Format) or added.name in {*found, *taken} or added.name != added.name.lower():
+            raise UsageError(
+                f"the format {point.name} of {point.value} is no Format with a name of its own, in lower case"
+            )
         found[added.name] = added
     return found
 

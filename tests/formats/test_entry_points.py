@@ -53,6 +53,17 @@ def test_an_entry_point_that_is_no_format_is_named(package):
     assert "the format pairs of their_formats:NUMBER is no Format" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["PAIRS", "csv", "yml", "wcsp"])
+def test_a_format_with_a_name_that_is_no_suffix_of_its_own_is_refused(package, name):
+    """It would never be found by the suffix of a file."""
+    folder = package("PAIRS")
+    with (folder / "their_formats.py").open("a") as file:
+        file.write(f'\nPAIRS = Format("{name}", "costs", parse, render)\n')
+    done = run(folder, "convert", "costs.pairs", "costs.cfn")
+    assert done.returncode == 2
+    assert "no Format with a name of its own, in lower case" in done.stderr
+
+
 def test_a_malformed_file_is_named_with_its_line(package):
     folder = package("PAIRS")
     (folder / "costs.pairs").write_text("2 3\n0 1 0 2 7\n\n0 1 0 3 7\n")

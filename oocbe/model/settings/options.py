@@ -141,7 +141,7 @@ class SolveOptions:
     piece_rows: int | None = _option(None, optional(parse_count), "solve plan", "INTEGER", shown="as many as fit", help=
         "Rows of a piece: buckets with larger tables or results are joined in pieces of this size.")
     bounds: str = _option("auto", one_of("auto", "none", "constant", "lp", "local-polytope"), "solve plan",
-        page="bounds", help=
+        page="how-it-works", help=
         "Bound that prunes rows if costs are minimised or values maximised: auto, none, constant, lp (a linear "
         "relaxation) or local-polytope. auto selects the best bound for the problem, and adds depth-first "
         "search if costs are over several variables; another value, or an order other than auto, excludes these.")

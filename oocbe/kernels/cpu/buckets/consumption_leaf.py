@@ -80,7 +80,7 @@ def join_consumptions(
     lists : ``WalkLists``, overwritten: :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` lists, and at most
         :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` runs; ``run_ends[0]`` is 0.
     places : int64 (2, tables), overwritten. product, limbs : of counts, as for
-        :func:`oocbe.kernels.cpu.buckets.limb_leaf.join_limbs`; ``limbs`` is None for plain numbers.
+        :mod:`oocbe.kernels.cpu.buckets.limb_leaf`; ``limbs`` is None for plain numbers.
     row_limit : of the message; a leaf may exceed it by :data:`LEAF_FACTOR`.
     stop : int64 (1,), read periodically; a nonzero value makes the leaf give up.
     """
