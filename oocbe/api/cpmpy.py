@@ -70,6 +70,15 @@ _PARTIAL = frozenset(["element", "nd_element", "div", "mod"])
 _NOWHERE = object()
 """The state of a walk that has left an automaton."""
 
+_OF_THE_MODEL = {
+    "semiring": "the model has an objective, or none",
+    "ub": "add it as a constraint of the model",
+    "hint": "use solution_hint()",
+    "k": "use solution_limit",
+    "problem": "the model is the problem",
+}
+"""Arguments of the library's functions that would give answers about something other than the model."""
+
 MOST_LISTED = 2**22
 """Solutions that one call of :meth:`CPM_oocbe.solveAll` lists at most."""
 
@@ -95,7 +104,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
             raise NotSupportedError(f"oocbe has no subsolver, and {subsolver!r} is asked for")
         self._relations = Relations(Variables())
         self._elements: dict[tuple[Expression, ...], Expression] = {}
-        self._hint: dict[int, int] = {}
+        self._hint: dict[str, int] = {}
         self._has_objective = False
         super().__init__(name="oocbe", cpm_model=cpm_model)
 
@@ -288,11 +297,12 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         self.print_display(display)
         return True
 
-    def _known_values(self) -> dict[int, int]:
-        """Value indices of the hint by variable index; none where one is outside its variable's domain."""
-        domains = {v: self._relations.tables.values(v).tolist() for v in self._hint}
-        is_inside = all(number in domains[v] for v, number in self._hint.items())
-        return {v: domains[v].index(number) for v, number in self._hint.items() if is_inside}
+    def _known_values(self) -> dict[int, str]:
+        """Positions of the hint's values by variable of the model; none where one is outside its variable's domain."""
+        given = {self._varmap[name]: value for name, value in self._hint.items() if name in self._varmap}
+        domains = {v: self._relations.tables.values(v).tolist() for v in given}
+        is_inside = all(number in domains[v] for v, number in given.items())
+        return {v: f"#{domains[v].index(number)}" for v, number in given.items() if is_inside}
 
     def solveAll(  # noqa: N802  (CPMpy's name)
         self, display: Any = None, time_limit: float | None = None, solution_limit: int | None = None, **kwargs: Any
@@ -308,6 +318,8 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         kwargs.pop("call_from_model", None)
         left, problem = _checked(time_limit, kwargs), self._problem_of_all()
         most = MOST_LISTED if solution_limit is None else solution_limit
+        if not isinstance(most, int | np.integer) or most < 1:
+            raise ValueError(f"solution_limit: {solution_limit!r} is not a whole number of at least 1")
         seen: set[tuple[int, ...]] = set()
         is_cut, scope = False, [self.solver_var(own) for own in self.user_vars]
         with self._timed() as status:
@@ -348,8 +360,14 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
         A solution with them ends a search without an objective; otherwise it is the first incumbent.
         """
-        listed = zip(flatlist(cpm_vars), flatlist(vals), strict=True)
-        self._hint = {self.solver_var(own): int(value) ^ isinstance(own, NegBoolView) for own, value in listed}
+        listed, values = flatlist([cpm_vars]), flatlist([vals])
+        are_whole = all(isinstance(value, Real | np.bool_) and value == value // 1 for value in values)
+        if len(listed) != len(values) or not are_whole or not all(isinstance(own, _NumVarImpl) for own in listed):
+            raise ValueError(
+                f"solution_hint: {listed!s:.200} and {values!s:.200} are not variables and a whole number for each"
+            )
+        pairs = zip(listed, map(int, values), strict=True)
+        self._hint = dict((own._bv.name, 1 - n) if isinstance(own, NegBoolView) else (own.name, n) for own, n in pairs)
 
     @contextmanager
     def _timed(self) -> Iterator[SolverStatus]:
@@ -387,6 +405,8 @@ def _refused(own: Any) -> Iterator[None]:
 
 def _checked(time_limit: Any, options: dict[str, Any]) -> Callable[[], float | None]:
     """Check a call's arguments; return a function that gives the remaining time. ValueError or NotSupportedError."""
+    for name in _OF_THE_MODEL.keys() & options:
+        raise NotSupportedError(f"oocbe: {name}={options[name]!r} is no option here: {_OF_THE_MODEL[name]}")
     if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
         raise ValueError(f"time_limit: {time_limit!r} is not a number of seconds above 0")
     if options.pop("assumptions", None) is not None:

@@ -295,6 +295,33 @@ def test_hints_are_taken_first_and_bound_the_optimum() -> None:
             assert solver.status().exitstatus == ExitStatus.OPTIMAL
 
 
+def test_arguments_that_are_no_limits_hints_or_options_are_refused() -> None:
+    """Some ended in a TypeError of Python; a semiring or a limit of 0 made a model without a solution."""
+    x = cp.intvar(1, 4, shape=2, name="x")
+    solver = CPM_oocbe(cp.Model(x[0] < x[1]))
+    for limit in ("3", 0, -1, 2.5, float("nan"), float("inf"), []):
+        with pytest.raises(ValueError, match=r"solution_limit: .* is not a whole number"):
+            solver.solveAll(solution_limit=limit)
+    assert solver.solveAll(solution_limit=np.int8(2)) == 2
+    for option in ({"semiring": "counting"}, {"hint": {"x[0]": 1}}, {"ub": 1}, {"k": 3}, {"problem": 4}):
+        for ask in (solver.solve, solver.solveAll, solver.count):
+            with pytest.raises(NotSupportedError, match="is no option here"):
+                ask(**option)
+    for listed, values in (([x[0]], [1, 2]), (x, ["a", "b"]), (x, [1.5, 2]), (x, [None, 1]), (["x"], [3]), (x, 3)):
+        with pytest.raises(ValueError, match="not variables and a whole number for each"):
+            solver.solution_hint(listed, values)
+
+
+def test_a_hint_adds_no_variable_and_warns_of_no_label(caplog: pytest.LogCaptureFixture) -> None:
+    """One of a variable that the model lacks multiplied its number of solutions."""
+    x, other = cp.intvar(1, 4, shape=2, name="x"), cp.intvar(0, 3, name="other")
+    solver = CPM_oocbe(cp.Model(x[0] < x[1]))
+    solver.solution_hint([x[0], x[1], other], [2, 3, 1])
+    assert solver.solve()
+    assert (x.value().tolist(), solver.count(), solver.solveAll()) == ([2, 3], 6, 6)
+    assert not caplog.records
+
+
 def test_sums_of_floats_are_optimised() -> None:
     x = cp.intvar(0, 3, shape=2)
     solver = CPM_oocbe(cp.Model(x[0] + x[1] == 3))
