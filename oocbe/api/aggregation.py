@@ -7,6 +7,7 @@ Arrow's grouping in memory, and by the operators if the keys exceed their share 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -138,6 +139,7 @@ def aggregate(
         folder = closed.enter_context(closing(ScratchFolder(default_parent()))).path
         read = _opened(sources, rename, drop_nulls, keys or {})
         there = [source.names if isinstance(source, ColumnSource) else [*source.scope, VALUES] for source in read]
+        _warn_of_parts(sources, there)
         names = _given(aggregate, values, read) if isinstance(aggregate, str) else _valued(asked, there)
         valued = [{own[number] for own in names.values()} for number in range(len(read))]
         if on is None:
@@ -224,6 +226,21 @@ def _opened(
         if not any(name in (s.names if isinstance(s, ColumnSource) else s.scope) for s in read):
             raise ModelError(f"aggregate: keys: {name!r}: no source has a column {column!r}")
     return read
+
+
+def _warn_of_parts(sources: Sequence[Any], there: Sequence[Sequence[str]]) -> None:
+    """Warn of two files with the same columns, such as a shell makes of a pattern: they are joined."""
+    seen: dict[frozenset[str], Any] = {}
+    for source, names in zip(sources, there, strict=True):
+        other = seen.setdefault(frozenset(names), source)
+        if isinstance(source, str | Path) and isinstance(other, str | Path) and other != source:
+            logging.getLogger("oocbe").warning(
+                "%s and %s have the same columns, and are joined row with row; as parts of one table, give them "
+                "as one: a list, or a pattern such as 'sales-*.csv', which a shell leaves as it is in quotes only",
+                other,
+                source,
+            )
+            return
 
 
 def _given(how: str, values: str | Sequence[str | None] | None, read: Sequence[Any]) -> dict[_Part, list[str | None]]:

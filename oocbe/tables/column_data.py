@@ -78,10 +78,11 @@ class Query(Columns):
         yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
 
 
-def opened(source: Any) -> Any:
+def opened(source: Any, texts: Iterable[str] = ()) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
-    Empty cells are missing entries, of text, too. The files of a list or a pattern (``sales-*.csv``) are one source.
+    Empty cells are missing entries, of text, too; ``NULL``, ``NA`` and ``nan`` are so where no file of the source has
+    text. The files of a list or a pattern (``sales-*.csv``) are one source. texts : columns of text in other files.
     Raises UsageError: no such file; FormatError: a damaged one; ModelError: files with other columns than the first.
     """
     own = type(source)  # a frame of pandas has its columns as attributes
@@ -99,7 +100,11 @@ def opened(source: Any) -> Any:
     if not kinds or len(kinds) < len(names):
         return source if names == [source] else names
     if len(names) > 1:
-        parts = [opened(name).data for name in names]
+        parts, kinds = [opened(name).data for name in names], pyarrow().types
+        texts = {field.name for part in parts for field in part.schema if kinds.is_string(field.type)}
+        for place, part in enumerate(parts):
+            if any(field.name in texts and kinds.is_null(field.type) for field in part.schema):
+                parts[place] = opened(names[place], texts).data
         for name, part in zip(names, parts, strict=True):  # else Arrow fills what is missing with nulls
             if differs := sorted({*part.column_names} ^ {*parts[0].column_names}):
                 raise ModelError(f"{source}: different columns: {names[0]} or {name} has no {differs[0]!r}")
@@ -116,7 +121,8 @@ def opened(source: Any) -> Any:
     parsed = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
     try:
         with lzma.open(source) if compression == "xz" else nullcontext(source) as given:
-            data = csv.read_csv(given, parse_options=parsed)
+            types = csv.ConvertOptions(column_types=dict.fromkeys(texts, "string"))
+            data = csv.read_csv(given, parse_options=parsed, convert_options=types)
     except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
         raise FormatError(source, None, str(error)) from None
     for place, column in enumerate(data.columns):

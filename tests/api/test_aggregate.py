@@ -506,6 +506,31 @@ def test_the_files_of_a_pattern_or_a_list_are_one_source(suffix, tmp_path):
             oocbe.aggregate(pattern, group_by=["k"], aggregate={"v": ("sum", "v")}, drop_nulls=True)
 
 
+def test_files_of_the_same_columns_are_joined_with_a_warning(tmp_path, caplog):
+    """As a shell makes them of a pattern without quotes: each was a table of its own, and nothing said so."""
+    for name, gain in (("one", 1), ("two", 2), ("three", 4)):
+        (tmp_path / f"{name}.csv").write_text(f"shop,gain\na,{gain}\n")
+    paths = [str(tmp_path / f"{name}.csv") for name in ("one", "two", "three")]
+    assert oocbe.aggregate(*paths, group_by=["shop"], aggregate={"gain": ("max", "gain")}).to_pylist()[0]["gain"] == 7
+    assert len(caplog.messages) == 1
+    assert "one.csv and" in caplog.messages[0]
+    assert "in quotes" in caplog.messages[0]
+    assert oocbe.aggregate(paths, group_by=["shop"], aggregate={"gain": ("max", "gain")}).to_pylist()[0]["gain"] == 4
+    assert len(caplog.messages) == 1
+
+
+def test_a_spelling_of_nothing_is_text_in_each_csv_file_of_a_source_with_text(tmp_path):
+    """It was missing in a file with nothing else, and text in the others."""
+    (tmp_path / "part-1.csv").write_text("shop,gain\nNULL,1\n,2\n")
+    (tmp_path / "part-2.csv").write_text("shop,gain\na,4\nNULL,NA\nNULL,8\n")
+    asked = {"group_by": ["shop"], "aggregate": {"gain": ("max", "gain")}, "drop_nulls": True}
+    found = oocbe.aggregate(str(tmp_path / "part-*.csv"), **asked)
+    assert found.to_pylist() == [{"shop": "NULL", "gain": 8}, {"shop": "a", "gain": 4}]
+    assert oocbe.aggregate(str(tmp_path / "part-1.csv"), **asked).num_rows == 0
+    with pytest.raises(ModelError, match=r"part-1.csv: column shop, row 0 .*--drop-nulls"):
+        oocbe.aggregate(str(tmp_path / "part-1.csv"), **{**asked, "drop_nulls": False})
+
+
 def test_wrong_arguments_of_aggregates_are_refused_by_name():
     one = pa.table({"k": ["a"], "v": [1]})
     wrong = [
