@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
 from oocbe.model.settings.options import SolveOptions
@@ -172,7 +173,7 @@ def bound(
     LimitError : the time limit passed before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
     settings = settings_from(options, overrides)
-    wanted = [z] if isinstance(z, int | str) else list(z)
+    wanted = list(z) if isinstance(z, Iterable) and not isinstance(z, str) else [z]
 
     def work(loaded: Problem) -> BoundResult:
         from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run
@@ -248,6 +249,8 @@ def propagate(
 
 def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:
     """The given options, or those of the environment, with single ones overridden."""
+    if not isinstance(options, SolveOptions | None):
+        raise UsageError(f"options: {options!r:.100}: give each by its name, such as memory='2GiB', or SolveOptions")
     return (SolveOptions.from_environment() if options is None else options).replaced(overrides)
 
 

@@ -50,7 +50,9 @@ def as_integer(what: str, value: object) -> int:
 
 def as_scope(scope: Iterable[int]) -> tuple[int, ...]:
     """Variable indices as Python integers: NumPy's would wrap around in bit sets."""
-    return tuple(v if type(v) is int else as_integer("a variable of a scope", v) for v in scope)
+    return tuple(
+        v if type(v) is int else as_integer("a variable of a scope, as its position in the problem,", v) for v in scope
+    )
 
 
 def as_number(what: str, value: object) -> int | float:
@@ -77,7 +79,12 @@ def as_default(what: str, value: object) -> int | float | None:
 def as_values(what: str, values: ArrayLike) -> Values:
     """An array of int64 or float64 with exactly the given numbers (64-bit and shorter floats; infinite ones
     included)."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ModelError(f"{what}: {error}") from None
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise ModelError(f"{what}: some are masked; fill them, with inf where an assignment is infeasible")
     if isinstance(values, np.ndarray):
         listed = array.dtype.kind == "O"
     elif array.size == 0:
@@ -99,8 +106,9 @@ def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.size == 0:
         return array.astype(np.int64)
-    if array.dtype.kind == "O" and not all(isinstance(v, int | np.integer) for v in array.ravel()):
-        raise ModelError(f"{what} must be numbers, not Python objects")
+    wrong = [v for v in array.ravel() if not isinstance(v, int | np.integer)] if array.dtype.kind == "O" else []
+    if wrong:
+        raise ModelError(f"{what} must be numbers, not Python objects such as {wrong[0]!r:.100}")
     if array.dtype.kind not in "iubO":
         raise ModelError(f"{what} must be integers, not {array.dtype}")
     if array.dtype.kind in "uO":

@@ -42,6 +42,12 @@ class Variable:
     labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ModelError(f"variable {self.name!r}: a name must be text")
+        if self.labels is not None and not (
+            isinstance(self.labels, tuple) and isinstance(next(iter(self.labels), ""), str)
+        ):
+            object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         object.__setattr__(self, "size", as_integer(f"variable {self.name}: the size of a domain", self.size))
         if self.size < 1:
             raise ModelError(f"variable {self.name}: a domain needs at least one value, not {self.size}")

@@ -35,7 +35,7 @@ from oocbe.model.model_checks import (
 from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
-from oocbe.model.semiring import MIN_SUM, Combination, Semiring
+from oocbe.model.semiring import MIN_SUM, Combination, Semiring, semiring_by_name
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -77,6 +77,13 @@ class Problem(Shown, FileNotes):
     counting: CountQuestion | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.semiring, str):
+            object.__setattr__(self, "semiring", semiring_by_name(self.semiring))
+        kinds = {"variables": Variable, "functions": Function, "constraints": Constraint}
+        for name, kind in {**kinds, "linear_constraints": LinearConstraint}.items():
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+            if wrong := [part for part in getattr(self, name) if not isinstance(part, kind)]:
+                raise ModelError(f"{self.name}: {name}: {wrong[0]!r:.100} is no oocbe.{kind.__name__}")
         given: object = self.constant
         constant = self.semiring.one if given is None else as_number(f"{self.name}: the constant", given)
         object.__setattr__(self, "constant", constant)

@@ -16,6 +16,7 @@ from oocbe.api.facade import read_finite, settings_from, solve
 from oocbe.api.tasks import solving_processes
 from oocbe.api.tasks.solving_processes import SolvingProcesses
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
+from oocbe.model.model_checks import as_integer
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.model.results.result import Result
 from oocbe.model.run_verb import Interrupted, read_and_work
@@ -64,7 +65,7 @@ class _Task:
 
     @property
     def name(self) -> str:
-        return str(self.problem) if isinstance(self.problem, str | Path) else self.problem.name
+        return str(self.problem) if isinstance(self.problem, Path) else str(getattr(self.problem, "name", self.problem))
 
 
 def solve_many(
@@ -105,7 +106,7 @@ def solve_many(
         raise UsageError(
             "workers and cluster share out one problem; of many, one process solves each: give jobs, or an executor"
         )
-    if jobs is not None and jobs < 1:
+    if jobs is not None and as_integer("jobs", jobs) < 1:
         raise UsageError(f"jobs must be at least 1, not {jobs}")
     wanted = jobs or getattr(executor, "_max_workers", None) or _processors()
     count = max(1, min(wanted, len(given)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from numbers import Real
 
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import hard_part
@@ -19,8 +19,8 @@ def check_task(task: str, temperature: float) -> None:
     """Refuse an unknown task, and a temperature that is not above 0 (:class:`oocbe.errors.UsageError`)."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
-    if math.isnan(temperature) or temperature <= 0:
-        raise UsageError(f"temperature: {temperature} is not above 0")
+    if not isinstance(temperature, Real) or not temperature > 0:
+        raise UsageError(f"temperature: {temperature!r} is no number above 0")
 
 
 def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:

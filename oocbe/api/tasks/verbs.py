@@ -17,6 +17,7 @@ from oocbe.api.facade import load_problem, settings_from, use_workers_of
 from oocbe.api.tasks.questions import check_task
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
+from oocbe.model.model_checks import as_integer
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.runtime.compilation import Stopwatch
@@ -98,7 +99,7 @@ def answered(
 ) -> TaskResult:
     """The task's result; one with the status ``interrupted`` is returned like any other."""
     check_task(task, temperature)
-    if k < 1:
+    if as_integer("k", k) < 1:
         raise UsageError(f"k: {k} is not at least 1")
     from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -418,7 +419,7 @@ def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str
     if not z:
         raise UsageError("z: give at least one number, or auto")
     for wanted in z:
-        if wanted != AUTO and (isinstance(wanted, str) or wanted < 1):
+        if wanted != AUTO and (not isinstance(wanted, Integral) or wanted < 1):
             raise UsageError(f"z: {wanted!r} is neither {AUTO} nor a number of variables, at least 1")
     idle = "mini-buckets have no use for it; leave it out"
     whole = "mini-buckets are not joined in pieces; leave it out (a lower z takes less memory)"

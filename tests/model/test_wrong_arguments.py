@@ -1,0 +1,73 @@
+"""Arguments of the wrong kind: each is converted without loss, or refused with its name and a way out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.errors import ModelError, UsageError
+
+PAIR = (oocbe.Variable("a", 2), oocbe.Variable("b", 2))
+COSTS = [[0, 3], [9, 1]]
+
+
+def problem(variables: Any = PAIR, costs: Any = COSTS, scope: Any = (0, 1), **more: Any) -> oocbe.Problem:
+    return oocbe.Problem(variables, [oocbe.Function.from_array(scope, costs)], **more)
+
+
+def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_converted() -> None:
+    made = problem(variable for variable in PAIR)
+    assert made.variables == PAIR
+    assert oocbe.solve(problem(list(PAIR), semiring="max-sum")).value == 9
+    assert oocbe.Variable("a", 2, [-1, 1]).labels == ("-1", "1")  # type: ignore[arg-type]
+    days = (datetime.date(2026, 1, 1), datetime.date(2026, 1, 2))
+    assert oocbe.Variable("a", 2, days).labels == ("2026-01-01", "2026-01-02")  # type: ignore[arg-type]
+    pandas = pytest.importorskip("pandas")
+    assert oocbe.solve(made, evidence=pandas.Series({"a": 1})).labels == {"a": "1", "b": "1"}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: problem({"a": 2, "b": 2}), r"problem: variables: 'a' is no oocbe.Variable"),
+        (lambda: oocbe.Problem(PAIR, [[0, 3]]), r"functions: \[0, 3\] is no oocbe.Function"),  # type: ignore[list-item]
+        (lambda: problem(scope=("a", "b")), r"its position in the problem, must be an integer, not 'a'"),
+        (lambda: problem(costs=[[1, 2], [3]]), r"function over \(0, 1\): values: setting an array element"),
+        (lambda: problem(costs=[[1, None], [3, 4]]), r"numbers, not Python objects such as None"),
+        (lambda: problem(costs=[[1, Decimal("1.5")], [3, 4]]), r"such as Decimal\('1.5'\)"),
+        (lambda: problem(costs=np.ma.masked_array(COSTS, [[1, 0], [0, 0]])), r"some are masked; fill them, with inf"),
+        (lambda: oocbe.Variable(None, 2), "variable None: a name must be text"),  # type: ignore[arg-type]
+        (lambda: oocbe.k_best(problem(), 2.5), "k must be an integer, not 2.5"),  # type: ignore[arg-type]
+        (lambda: list(oocbe.solve_many([problem()], jobs="2")), "jobs must be an integer"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: problem(semiring="tropical"), "unknown semiring 'tropical'; known: min-sum"),
+        (lambda: oocbe.solve(problem(), {"memory": "1GiB"}), r"options: .* give each by its name"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve(problem(), evidence=[("a", 1)]), "give values by name, {'rain': 'yes'}"),  # type: ignore[list-item]
+        (lambda: oocbe.marginals(problem(), temperature="1"), "temperature: '1' is no number above 0"),  # type: ignore[arg-type]
+        (lambda: oocbe.bound(problem(), 2.5), "z: 2.5 is neither auto nor a number"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_of_verbs_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_what_is_no_problem_is_an_outcome_of_many() -> None:
+    (outcome,) = oocbe.solve_many([3], jobs=1)  # type: ignore[list-item]
+    assert outcome.failure is not None
+    assert "expected a Problem" in outcome.failure.message
