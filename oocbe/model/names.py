@@ -165,6 +165,8 @@ def indices_of(problem: Numbered, values: Mapping[Any, object]) -> dict[int, int
     Raises UsageError: an unknown name or value, or a variable twice with different values.
     """
     found: dict[int, int] = {}
+    if not hasattr(values, "items"):
+        raise UsageError(f"{values!r:.100}: give values by name, such as {{'rain': 'yes'}}")
     for name, value in values.items():
         if isinstance(name, str):
             v = variable_index(problem, name)

@@ -58,6 +58,7 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: problem(semiring="tropical"), "unknown semiring 'tropical'; known: min-sum"),
         (lambda: oocbe.solve(problem(), {"memory": "1GiB"}), r"options: .* give each by its name"),  # type: ignore[arg-type]
         (lambda: oocbe.solve(problem(), evidence=[("a", 1)]), "give values by name, {'rain': 'yes'}"),  # type: ignore[list-item]
+        (lambda: oocbe.JunctionTree(problem()).observe("a"), "'a': give values by name"),  # type: ignore[arg-type]
         (lambda: oocbe.marginals(problem(), temperature="1"), "temperature: '1' is no number above 0"),  # type: ignore[arg-type]
         (lambda: oocbe.bound(problem(), 2.5), "z: 2.5 is neither auto nor a number"),  # type: ignore[arg-type]
     ],

@@ -15,8 +15,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from oocbe.bounds.estimators import constant_source
