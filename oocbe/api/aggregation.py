@@ -23,7 +23,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Sem
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.arrow import from_labels, value_kind
-from oocbe.tables.column_data import opened
+from oocbe.tables.column_data import Held, opened
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
@@ -126,10 +126,16 @@ def aggregate(
     limit = limit_of(memory)
     if not sources:
         raise UsageError("aggregate: there is no source")
-    if isinstance(group_by, str) or isinstance(within, str) or isinstance(on, str):
+    if group_by is None or any(isinstance(names, str) for names in (group_by, within, on)):
         raise UsageError("aggregate: group_by, within and on are lists of columns")
+    if not callable(explain or print) or not isinstance(rename or {}, Mapping):
+        raise UsageError(
+            "aggregate: explain is a function such as print, and rename a dictionary of new names by old ones"
+        )
     asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
-    if top is not None and (not asked or not isinstance(top, int) or top < 1 or not set(within) <= set(group_by)):
+    if top is not None and (
+        not asked or not isinstance(top, int | np.integer) or top < 1 or not set(within) <= set(group_by)
+    ):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
     if output is not None and (
         len(asked) > 1 or top is not None or any(p.other or len(p.parts) > 1 for p in asked.values())
@@ -139,12 +145,12 @@ def aggregate(
         folder = closed.enter_context(closing(ScratchFolder(default_parent()))).path
         read = _opened(sources, rename, drop_nulls, keys or {})
         there = [source.names if isinstance(source, ColumnSource) else [*source.scope, VALUES] for source in read]
-        _warn_of_parts(sources, there)
         names = _given(aggregate, values, read) if isinstance(aggregate, str) else _valued(asked, there)
         valued = [{own[number] for own in names.values()} for number in range(len(read))]
         if on is None:
             of_any = set().union(*valued) if asked else set()
             on = [name for name in _shared(_keys(there, valued)) if name not in of_any]
+        _warn_of_parts(sources, there, on)
         kept = {p: _needed(_keys(there, valued, p.other), read, [*group_by, *p.other], on) for p in names}
         every = [_every([own[number] for own in kept.values()]) for number in range(len(read))]
         wanted = [[*own, *(n for n in has if n in of)] for own, of, has in zip(every, valued, there, strict=True)]
@@ -201,8 +207,8 @@ def _asked(named: Mapping[str, str | Sequence[str]], group_by: Sequence[str]) ->
             raise UsageError(
                 f"aggregate: {name!r}: give 'count', or a pair of aggregate and column, or ('argmax', column, other)"
             )
-        if set(columns[1:]).intersection((*columns[:1], *group_by)):
-            raise UsageError(f"aggregate: {name!r}: {columns[1]!r} is the column of values, or one of group_by")
+        if wrong := [own for own in columns if own in group_by] or columns[1:] * (columns[1:] == columns[:1]):
+            raise UsageError(f"aggregate: {name!r}: {wrong[0]!r} is the column of values, or one of group_by as well")
         asked[name] = _Part(how, columns[0] if columns else None, tuple(columns[1:]))
     if wrong := sorted(set(asked).intersection(group_by)) or ([] if asked else [""]):
         raise UsageError(f"aggregate: {wrong[0]!r} names no aggregate, or a column of group_by as well")
@@ -221,6 +227,10 @@ def _opened(
     functions = {name: (column, _function(name, given)) for name, (column, given) in keys.items()}
     of_ours = Table | StoredTable | PackedTable | AnyComplete
     read = [g if isinstance(g, of_ours) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
+    for number, source in enumerate(read):
+        if isinstance(source, ColumnSource) and isinstance(source.data, Held) and source.what == Held.what:
+            held = replace(source.data, what=f"source {number} ({type(sources[number]).__name__})")
+            read[number] = replace(source, data=held)
     check_renamed(rename, [source for source in read if isinstance(source, ColumnSource)])
     for name, (column, _) in functions.items():
         if not any(name in (s.names if isinstance(s, ColumnSource) else s.scope) for s in read):
@@ -228,10 +238,16 @@ def _opened(
     return read
 
 
-def _warn_of_parts(sources: Sequence[Any], there: Sequence[Sequence[str]]) -> None:
-    """Warn of two files with the same columns, such as a shell makes of a pattern: they are joined."""
+def _warn_of_parts(sources: Sequence[Any], there: Sequence[Sequence[str]], on: Sequence[str]) -> None:
+    """Warn of two files with the same columns, such as a shell makes of a pattern: they are joined; and of a source
+    that shares no column: its rows match all others."""
     seen: dict[frozenset[str], Any] = {}
-    for source, names in zip(sources, there, strict=True):
+    for number, (source, names) in enumerate(zip(sources, there, strict=True)):
+        if len(sources) > 1 and not set(on).intersection(names):
+            what = source if isinstance(source, str | Path) else f"source {number}"
+            logging.getLogger("oocbe").warning(
+                "%s, of columns %s, has none in common with others: each row is joined with all", what, ", ".join(names)
+            )
         other = seen.setdefault(frozenset(names), source)
         if isinstance(source, str | Path) and isinstance(other, str | Path) and other != source:
             logging.getLogger("oocbe").warning(
@@ -454,7 +470,10 @@ class _Reading(NamedTuple):
             numbers = data.column(self.value)
             value_kind(self.value, numbers.type, self.source.what)
             if pyarrow().types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
-                raise ModelError(f"{self.source.what}: column {self.value} has NaN, which has no place in an order")
+                known = "leave such rows out; missing entries (null), not NaN, are skipped with drop_nulls"
+                raise ModelError(
+                    f"{self.source.what}: column {self.value} has NaN, which has no place in an order; {known}"
+                )
             if self.semiring == MAX_PRODUCT and (compute.min(numbers).as_py() or 0) < 0:
                 raise ModelError(
                     f"{self.source.what}: column {self.value} has a negative value: the greatest product is not that "
@@ -477,7 +496,14 @@ class _Reading(NamedTuple):
         return made.rename_columns({f"{ROW_VALUES}_{self._how}": ROW_VALUES})
 
     def _rows(self, data: Any) -> Table:
-        return Table.from_arrow(data, ROW_VALUES, scope=self.names, domains=self.domains, semiring=self.semiring)
+        try:
+            return Table.from_arrow(data, ROW_VALUES, scope=self.names, domains=self.domains, semiring=self.semiring)
+        except ModelError as error:
+            raise ModelError(
+                str(error).replace(
+                    f"Arrow table: column {ROW_VALUES}, row ", f"{self.source.what}: column {self.value}, group "
+                )
+            ) from None
 
 
 def _in_semiring(table: Any, semiring: Semiring, is_valued: bool) -> Any:

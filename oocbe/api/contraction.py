@@ -30,6 +30,7 @@ from oocbe.errors import UsageError, amount
 from oocbe.kernels.arrays import is_device_array
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.model.settings.option_values import parse_backend
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.scratch import ScratchFolder, default_parent
@@ -58,7 +59,8 @@ class Contractions:
     """
 
     def __init__(self, path: ContractionPath, memory: int, backend: str | None, closed: ExitStack) -> None:
-        self.path, self._memory, self._backend, self._closed = path, memory, backend, closed
+        self.path, self._memory, self._closed = path, memory, closed
+        self._backend = None if backend is None else parse_backend("backend", backend)
         self._folder: Path | None = None
         self._numbers, self._held = count(), 0
         self.inputs: list[list[Any]] = []

@@ -30,7 +30,7 @@ from oocbe.junction_trees.query_engine import QueryEngine
 from oocbe.junction_trees.storage import make_or_store, open_tree, room_of, save_tree
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated
-from oocbe.model.names import value_index, variable_index
+from oocbe.model.names import items_of, value_index, variable_index
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
@@ -214,7 +214,7 @@ class JunctionTree:
             then.
         """
         found = {}
-        for name, value in (values or {}).items():
+        for name, value in items_of(values or {}):
             v = variable_index(self.problem, name)
             found[v] = value_index(self.problem.variables[v], value)
         soft = {variable_index(self.problem, name): given for name, given in (likelihood or {}).items()}

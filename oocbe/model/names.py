@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from oocbe.errors import ModelError, UsageError
@@ -157,6 +157,13 @@ def unknown_value(variable: Variable, value: object) -> UsageError:
     return UsageError(f"variable {variable.name!r} has no value {_shortened(value)}; its values are {shown}{hint}")
 
 
+def items_of(values: Mapping[Any, object]) -> Iterable[tuple[Any, object]]:
+    """Pairs of names and values of a mapping, or a series of pandas; UsageError for anything else."""
+    if not hasattr(values, "items"):
+        raise UsageError(f"{values!r:.100}: give values by name, such as {{'rain': 'yes'}}")
+    return values.items()
+
+
 def indices_of(problem: Numbered, values: Mapping[Any, object]) -> dict[int, int]:
     """Value index by variable index, from names and values, or from indices of both.
 
@@ -165,9 +172,7 @@ def indices_of(problem: Numbered, values: Mapping[Any, object]) -> dict[int, int
     Raises UsageError: an unknown name or value, or a variable twice with different values.
     """
     found: dict[int, int] = {}
-    if not hasattr(values, "items"):
-        raise UsageError(f"{values!r:.100}: give values by name, such as {{'rain': 'yes'}}")
-    for name, value in values.items():
+    for name, value in items_of(values):
         if isinstance(name, str):
             v = variable_index(problem, name)
             index = value_index(problem.variables[v], value)

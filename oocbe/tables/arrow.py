@@ -32,11 +32,13 @@ def arrow_table(data: object) -> Any:
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         try:
             return arrow.table(data)
-        except (arrow.ArrowException, ValueError) as error:  # pandas: two columns of one name
-            raise ModelError(f"{type(data).__name__}: cannot be read as columns of one type each: {error}") from None
+        except (arrow.ArrowException, ValueError, OverflowError) as error:  # pandas: two columns of one name
+            known = f"columns of one type each, integers of 64 bits: {error}; rename or cast one"
+            raise ModelError(f"{type(data).__name__}: cannot be read as {known}") from None
+    way = "give what its collect() returns" if hasattr(data, "collect") else "make one, such as pyarrow.table(...)"
     raise UsageError(
-        f"{type(data).__name__} has neither __arrow_c_stream__ nor __arrow_c_array__, by which tables are "
-        f"exchanged{'; give what its collect() returns' if hasattr(data, 'collect') else ''}"
+        f"{type(data).__name__} has neither __arrow_c_stream__ nor __arrow_c_array__, by which tables are exchanged; "
+        + ("give each table by itself" if isinstance(data, list | tuple) else way)
     )
 
 
@@ -130,7 +132,7 @@ def labels_of(name: str, data: Any, what: str) -> Any:
 
     Timestamps with a time zone are local times.
 
-    Raises ModelError: a timestamp with a fraction of a microsecond.
+    Raises ModelError: a timestamp with a fraction of a microsecond, or in the second of two hours of one local time.
     """
     import pyarrow as arrow
     import pyarrow.compute as compute
@@ -145,6 +147,8 @@ def labels_of(name: str, data: Any, what: str) -> Any:
     different = compute.unique(data)
     if types.is_timestamp(kind):
         local = compute.local_timestamp(different) if kind.tz else different
+        if kind.tz and not from_labels(local, kind).equals(different):
+            raise ModelError(f"{what}: column {name} has times of an hour that the end of summer time repeats; use UTC")
         try:
             texts = local.cast(arrow.timestamp("us")).cast(arrow.string())
         except arrow.ArrowInvalid as error:

@@ -126,6 +126,8 @@ def opened(source: Any, texts: Iterable[str] = ()) -> Any:
     except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
         raise FormatError(source, None, str(error)) from None
     for place, column in enumerate(data.columns):
+        if pyarrow().types.is_binary(column.type):
+            raise FormatError(source, None, f"column {data.column_names[place]} is no UTF-8; convert the file (iconv)")
         if pyarrow().types.is_string(column.type) and compute.any(empty := compute.equal(column, "")).as_py():
             data = data.set_column(place, data.column_names[place], compute.if_else(empty, None, column))
     return Held(data, str(source))

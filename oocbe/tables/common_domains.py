@@ -67,7 +67,13 @@ def domains_in(
     sources: Sequence[tuple[ColumnSource, Sequence[str]]], memory: int, known: Mapping[str, Domain] | None = None
 ) -> dict[str, Domain]:
     """Common domains of some columns of each source; ``known``: those of other tables. Errors as for `domain_in`."""
-    domains = dict(known or {})
+    domains, zones = dict(known or {}), {}
+    for source, names in sources:
+        for name in names:
+            kind = source.type_of(name)
+            if pyarrow().types.is_timestamp(kind) and zones.setdefault(name, kind).tz != kind.tz:
+                other = f"of type {zones[name]} in another table; convert both to one time zone, or to none"
+                raise ModelError(f"{source.what}: column {name} is of type {kind}, and {other}")
     labelled = {
         name
         for source, names in sources

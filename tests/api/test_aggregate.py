@@ -531,6 +531,46 @@ def test_a_spelling_of_nothing_is_text_in_each_csv_file_of_a_source_with_text(tm
         oocbe.aggregate(str(tmp_path / "part-1.csv"), **{**asked, "drop_nulls": False})
 
 
+def test_sources_without_a_common_column_are_joined_with_a_warning(caplog):
+    """As of a column whose name differs in one letter: the result was that of all pairs of rows."""
+    one, two = pa.table({"shop": ["a"], "day": [1], "gain": [1]}), pa.table({"Day": [1, 2], "gain": [1, 2]})
+    found = oocbe.aggregate(one, two, group_by=["shop"], aggregate={"rows": "count", "best": ("max", "gain")})
+    assert found.to_pylist() == [{"shop": "a", "rows": 2, "best": 3}]
+    assert [message for message in caplog.messages if "source 1, of columns Day, gain, has none in common" in message]
+
+
+def test_times_of_different_zones_and_of_a_repeated_hour_are_refused():
+    """Local times were compared: equal times did not match, and two hours became one group."""
+    times = pd.to_datetime(["2026-10-25 00:30", "2026-10-25 01:30"]).tz_localize("UTC")
+    rows = pd.DataFrame({"t": times, "v": [1, 2]})
+    local = rows.assign(t=times.tz_convert("Europe/Paris"))
+    asked = {"group_by": ["t"], "aggregate": {"sum": ("sum", "v")}}
+    assert oocbe.aggregate(rows, **asked).num_rows == 2
+    with pytest.raises(ModelError, match="column t has times of an hour that the end of summer time repeats; use UTC"):
+        oocbe.aggregate(local, **asked)
+    for other in (local[:1], rows.assign(t=times.tz_localize(None))):
+        with pytest.raises(ModelError, match=r"column t is of type timestamp.* in another table; convert both"):
+            oocbe.aggregate(rows, other, **asked)
+
+
+def test_wrong_data_is_refused_with_its_source_and_column(tmp_path):
+    (tmp_path / "latin.csv").write_bytes("k,v\nä,1\n".encode("latin-1"))
+    pl = pytest.importorskip("polars")
+    decimals = pa.table({"k": ["a"], "v": pa.array(["12345678901234567890.123"]).cast(pa.decimal128(30, 3))})
+    for source, message in (
+        (str(tmp_path / "latin.csv"), "latin.csv: column k is no UTF-8"),
+        (pd.DataFrame({"k": [1], "v": [2**70]}), "DataFrame: cannot be read as columns .* integers of 64 bits"),
+        (pl.DataFrame({"k": [1], "v": [float("nan")]}), r"source 0 \(DataFrame\): column v has NaN, .* drop_nulls"),
+        (decimals, r"source 0 \(Table\): column v, group 0 .* has more digits than a float64"),
+        (pd.DataFrame({"k": [None], "v": [1]}), r"source 0 \(DataFrame\): column k, row 0"),
+    ):
+        with pytest.raises((ModelError, FormatError), match=message):
+            oocbe.aggregate(source, group_by=["k"], aggregate={"best": ("max", "v")})
+    for source, message in (([decimals], "give each table by itself"), ({"k": [1]}, "make one, such as pyarrow.table")):
+        with pytest.raises(UsageError, match=message):
+            oocbe.aggregate(source, group_by=["k"], aggregate="count")
+
+
 def test_wrong_arguments_of_aggregates_are_refused_by_name():
     one = pa.table({"k": ["a"], "v": [1]})
     wrong = [
@@ -538,6 +578,10 @@ def test_wrong_arguments_of_aggregates_are_refused_by_name():
         ({"aggregate": {"m": ("avg", "v")}}, r"'avg' .* mean"),
         ({"aggregate": "mean", "values": "v"}, r"by names also mean"),
         ({"aggregate": {"m": ("max", "v")}, "top": 1.5}, "top: a number"),
+        ({"aggregate": {"m": ("max", "k")}}, "'k' is the column of values, or one of group_by"),
+        ({"aggregate": {"m": ("max", "v")}, "backend": "gpu"}, "backend: 'gpu' is not one of auto, cpu, cuda"),
+        ({"explain": True}, "explain is a function such as print"),
+        ({"rename": ["k"]}, "rename a dictionary of new names"),
         ({"aggregate": {"m": ("max", "v")}, "keys": {"x": "k"}}, "keys: 'x': give a pair"),
     ]
     for arguments, message in wrong:
