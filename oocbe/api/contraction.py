@@ -191,6 +191,10 @@ class Expression:
 
         Raises UsageError: a malformed expression, or shapes that it does not fit.
         """
+        if not isinstance(text, str):
+            raise UsageError(
+                f"einsum: the expression is text such as 'ij,jk->ik', and the first argument: {text!r:.100}"
+            )
         inputs, arrow, result = text.partition("->")
         terms = inputs.split(",")
         # One term of several words has names, and then a single word of another term is a name, too.
@@ -218,6 +222,8 @@ class Expression:
                     f"einsum: operand {number} has {len(shape)} axes, and {len(names)} indices in {text!r}"
                 )
             for name, size in zip(names, shape, strict=True):
+                if size < 1:
+                    raise UsageError(f"einsum: index {name!r} has no value in operand {number}")
                 if sizes.setdefault(name, int(size)) != size:
                     raise UsageError(f"einsum: index {name!r} has {sizes[name]} values, and {size} in operand {number}")
         return cls(operands, output, sizes)
@@ -293,8 +299,9 @@ def path_of(
         None: the operands are complete.
     Raises UsageError: an unknown name, or steps that do not contract these operands.
     """
-    if not isinstance(optimize, str):
-        return _path(expression, optimize)
+    if isinstance(optimize, Sequence) and not isinstance(optimize, str):
+        given: Sequence[Any] = optimize
+        return _path(expression, [step for step in given if not isinstance(step, str)])  # the first one of NumPy's
     if optimize != "auto":
         raise UsageError(f"einsum: optimize: {optimize!r} is neither auto nor a list of steps")
     if rows is not None:

@@ -112,7 +112,7 @@ def einsum_path(expression: str, *operands: Any, optimize: str | Sequence[Positi
     ----------
     operands : arrays, tables, or shapes (tuples of integers).
     optimize : ``auto``: the cheaper of a greedy path and one along an elimination order; or a list of steps, each the
-        positions of its operands, such as the paths of NumPy (without its first entry), opt_einsum and cotengra.
+        positions of its operands, such as the paths of NumPy, opt_einsum and cotengra.
 
     Raises
     ------
@@ -136,7 +136,12 @@ def _as_operand(operand: Any) -> Any:
     """A table, a sparse array, a DataArray, or a NumPy array."""
     if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand) or _is_labelled(operand):
         return operand
-    return np.asarray(operand)
+    if isinstance(operand, np.ma.MaskedArray) and operand.mask.any():
+        raise UsageError("einsum: an operand has masked entries; fill them with the semiring's zero")
+    try:
+        return np.asarray(operand)
+    except ValueError as error:  # lists of different lengths
+        raise UsageError(f"einsum: an operand is no array: {error}") from None
 
 
 def _is_sparse(operand: Any) -> bool:
@@ -179,6 +184,8 @@ def _table(operand: Any, names: tuple[str, ...], semiring: Semiring, is_boolean:
             letters = {name: i for i, name in enumerate(distinct)}
             operand = np.einsum(operand, [letters[n] for n in names], list(range(len(distinct))))
         return CompleteTable.from_array(distinct, _numbers(operand, semiring, is_boolean), semiring)
+    if getattr(operand, "fill_value", 0) not in (0, semiring.zero):
+        raise UsageError(f"einsum: a sparse operand has the fill value {operand.fill_value}, not 0 or {semiring.zero}")
     coordinates, values = _coordinates(operand)
     sizes = dict(zip(names, operand.shape, strict=True))
     diagonal = np.ones(len(values), dtype=bool)
@@ -282,4 +289,4 @@ def _sparse(rows: Table, expression: Expression, operands: Sequence[Any]) -> Any
         return np.asarray(values[0] if len(values) else rows.semiring.zero)
     if type(first).__module__.startswith("scipy"):
         return import_module("scipy.sparse").coo_array((values, tuple(coordinates)), shape=shape)
-    return type(first)(coordinates, values, shape=shape)
+    return type(first)(coordinates, values, shape=shape, fill_value=first.fill_value)

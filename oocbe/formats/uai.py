@@ -13,7 +13,7 @@ Evidence: observed variables and their values, from files of the UAI competition
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -182,11 +182,11 @@ def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None)
     Raises UsageError: a pair with a value that the variable does not have, a variable that is given two different
     values, or a file that cannot be opened; FormatError, UnsupportedError: see :func:`parse_evidence`.
     """
-    if isinstance(given, Mapping) or hasattr(given, "items"):  # such as a series of pandas
+    if not isinstance(given, str | Path | Sequence):  # also a series of pandas
         return indices_of(problem, given)
     evidence: dict[int, int] = {}
     index = {v.name: number for number, v in enumerate(problem.variables)}
-    for item in given if isinstance(given, Iterable) and not isinstance(given, str) else [given]:
+    for item in [given] if isinstance(given, str | Path) else given:
         if not isinstance(item, str | Path):
             raise UsageError(f"evidence {item!r:.100}: give values by name, {{'rain': 'yes'}}, a file, or 'rain=yes'")
         pair = _pair(str(item), index, problem)

@@ -67,7 +67,7 @@ def domains_in(
     sources: Sequence[tuple[ColumnSource, Sequence[str]]], memory: int, known: Mapping[str, Domain] | None = None
 ) -> dict[str, Domain]:
     """Common domains of some columns of each source; ``known``: those of other tables. Errors as for `domain_in`."""
-    domains, zones = dict(known or {}), {}
+    domains, zones = dict(known or {}), dict[str, Any]()
     for source, names in sources:
         for name in names:
             kind = source.type_of(name)

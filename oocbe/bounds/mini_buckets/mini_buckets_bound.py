@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 from oocbe.bounds.estimators import constant_source
@@ -419,7 +418,7 @@ def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str
     if not z:
         raise UsageError("z: give at least one number, or auto")
     for wanted in z:
-        if wanted != AUTO and (not isinstance(wanted, Integral) or wanted < 1):
+        if wanted != AUTO and (not hasattr(wanted, "__index__") or int(wanted) < 1):
             raise UsageError(f"z: {wanted!r} is neither {AUTO} nor a number of variables, at least 1")
     idle = "mini-buckets have no use for it; leave it out"
     whole = "mini-buckets are not joined in pieces; leave it out (a lower z takes less memory)"
