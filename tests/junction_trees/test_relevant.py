@@ -305,3 +305,69 @@ def test_marginals_of_costs_far_apart(scale):
     assert found.value == pytest.approx(oocbe.log_partition(problem).value, rel=1e-12)
     for marginal in found.marginals.values() if isinstance(found.marginals, dict) else found.marginals:
         np.testing.assert_allclose(marginal, [0.5, 0.5], rtol=1e-9)
+
+
+def widely_spread(random):
+    """A problem of logarithms with weights of which products leave the range of float64, and the logarithm of each
+    assignment's weight."""
+    sizes = tuple(random.integers(1, 4, 8).tolist())
+    functions, logarithms = [], np.zeros(sizes)
+    for _ in range(random.integers(8, 24)):
+        scope = tuple(sorted(random.permutation(8)[: random.integers(1, 4)].tolist()))
+        shape = [sizes[v] for v in scope]
+        values = -random.choice([1.0, 100.0, 600.0]) * random.random(shape)
+        if random.random() < 0.3:
+            values[random.random(shape) < 0.3] = -np.inf
+        functions.append(oocbe.Function.from_array(scope, values, infeasible=-math.inf))
+        logarithms = logarithms + values.reshape([sizes[v] if v in scope else 1 for v in range(8)])
+    variables = tuple(oocbe.Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    return oocbe.Problem(variables, tuple(functions), semiring=oocbe.LOG_SUM_EXP), logarithms
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_products_below_the_range_of_floats_are_enumerated_alike(seed, tune):
+    random = np.random.default_rng(700 + seed)
+    tune(clique_cells=float(random.choice([0.0, 20.0])))
+    problem, logarithms = widely_spread(random)
+    found = answer.QueryAnswer.of(problem)
+    shares = found.posteriors(range(8), "cpu")
+    greatest = logarithms.max()
+    if greatest == -np.inf:
+        assert found.log_evidence("cpu") == -math.inf
+        return
+    weights = np.exp(logarithms - greatest)
+    assert found.log_evidence("cpu") == pytest.approx(greatest + math.log(weights.sum()), rel=1e-12, abs=1e-12)
+    for v in range(8):
+        expected = weights.sum(axis=tuple(u for u in range(8) if u != v)) / weights.sum()
+        np.testing.assert_allclose(shares[v], expected, atol=1e-12, rtol=1e-9)
+
+
+@pytest.mark.parametrize("needs_logarithms", [False, True])
+def test_logarithms_are_taken_only_where_what_underflows_matters(needs_logarithms, monkeypatch, tune):
+    """Two stars whose hubs are equal; many leaves make the same value of both hubs unlikely, or different ones."""
+    tune(clique_cells=0.0)
+    used = []
+    original = complete_tree.CompleteTree.answer
+
+    def counted(tree, asked, backend, is_log=False):
+        used.append(is_log)
+        return original(tree, asked, backend, is_log)
+
+    monkeypatch.setattr(complete_tree.CompleteTree, "answer", counted)
+    variables = tuple(oocbe.Variable(f"x{v}", 3) for v in range(14))
+    likely, small = np.array([[1.0, 0.5, 0.25]]).T, math.exp(-500)
+    tables = [oocbe.Function.from_array((0, 1), np.eye(3), infeasible=0)]
+    for hub in range(2):
+        shares = np.where(np.arange(3) == (hub if needs_logarithms else 0), 1.0, small)
+        tables += [oocbe.Function.from_array((leaf, hub), likely * shares) for leaf in range(2 + hub, 14, 2)]
+    problem = oocbe.Problem(variables, tuple(tables), semiring=oocbe.SUM_PRODUCT)
+    found = answer.QueryAnswer.of(problem)
+    shares = found.posteriors((0, 1, 5), "cpu")
+    assert (True in used) == needs_logarithms
+    constant = 12 * math.log(1.75)
+    expected = constant + (-3000 + math.log(2) if needs_logarithms else 0.0)
+    assert found.log_evidence("cpu") == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(shares[5], likely[:, 0] / 1.75, atol=1e-12)
+    hub = [0.5, 0.5, 0.0] if needs_logarithms else [1.0, 0.0, 0.0]
+    np.testing.assert_allclose(shares[0], hub, atol=1e-12)
+    np.testing.assert_allclose(shares[1], hub, atol=1e-12)

@@ -17,6 +17,7 @@ from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.dense_factors import DenseFactor
 from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, inner_cells, least_weight, scale_message
+from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
@@ -25,8 +26,12 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 LEAST_PRODUCT = -1000.0
-"""Binary logarithm of the smallest product of a clique's tables that is computed in probabilities. At or above it,
-neither full nor partial products underflow in float64."""
+"""Binary logarithm of a product of a clique's tables, at or above which neither it nor partial products underflow in
+float64; smaller ones are bounded by it."""
+
+LEAST_SHARE = 2.0**-900
+"""Smallest number of a message in probabilities, relative to its greatest; smaller ones are taken for 0. The message
+down, at most its reciprocal, then does not overflow, and hides no underflow of the other tables' product."""
 
 SMALL_CELLS = 1 << 15
 """Cells of a clique up to which its tables are summed cell by cell, because arranging them for the vectorised kernels
@@ -59,11 +64,12 @@ def table_bytes(cells: NDArray[np.float64], sizes: NDArray[Any], parents: NDArra
 class _Table:
     """A function over some variables, the first one fastest.
     ``values``, float64 (cells,), are between 0 and 1, or logarithms, in a host or device array. ``least`` is the binary
-    logarithm of its least weight above 0; it is not used for logarithms."""
+    logarithm of its least weight above 0, ``lost`` a bound of each value's error by underflow; logarithms have none."""
 
     scope: tuple[int, ...]
     values: NDArray[np.float64]
     least: float
+    lost: float = 0.0
 
     @cached_property
     def address(self) -> tuple[int, int]:
@@ -72,7 +78,7 @@ class _Table:
 
 
 class UnderflowError(ArithmeticError):
-    """Products of probabilities may be too small for float64; the case needs logarithms."""
+    """Products of probabilities that are too small for float64 may matter; the case needs logarithms."""
 
 
 class CompleteTree:
@@ -184,8 +190,9 @@ class _Sweep:
         for number, clique in enumerate(tree.cliques):
             check_deadline()
             inputs = self._inputs(number)
+            lost = sum(table.lost for table in inputs)
             if not self._is_log and sum(table.least for table in inputs) < LEAST_PRODUCT:
-                raise UnderflowError
+                lost += 2.0**LEAST_PRODUCT
             if self._is_small(clique.variables):
                 (values,) = self._added_up(inputs, clique.variables, [clique.shared])
             else:
@@ -194,6 +201,9 @@ class _Sweep:
                 greatest = float(values.max())
             else:
                 greatest, least = scale_message(values)
+            lost *= math.prod(tree._sizes[v] for v in clique.own)
+            if lost > NEGLIGIBLE * greatest and not self._is_log:
+                raise UnderflowError
             if not greatest > self._semiring.zero:
                 return -math.inf
             if self._is_log:
@@ -204,7 +214,11 @@ class _Sweep:
             if is_device_array(values):
                 values /= greatest
                 least = float(values[values > 0].min())
-            self._up[number] = _Table(clique.shared, values, math.log2(least))
+            lost /= greatest
+            if least < LEAST_SHARE:
+                values[values < LEAST_SHARE] = 0.0
+                lost, least = lost + LEAST_SHARE, LEAST_SHARE
+            self._up[number] = _Table(clique.shared, values, math.log2(least), lost)
         return logarithm
 
     def distribute(self, asked: Collection[int]) -> dict[int, NDArray[np.float64]]:
