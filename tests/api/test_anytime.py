@@ -185,6 +185,23 @@ def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypat
     assert not oocbe.anytime(task, complete_graph(), time_limit=600).method.startswith("conditioning")
 
 
+@pytest.mark.parametrize("task", ["PR", "MAR"])
+def test_belief_propagation_goes_on_after_the_exact_attempts(small_clusters, monkeypatch, task):
+    """The first graph's share of the time may have passed before it has an estimate."""
+    propagate, limits = module.LogJoinGraph.propagate, iter([TimeLimitError("the share passed")])
+
+    def limited(graph, *arguments):
+        for error in limits:
+            raise error
+        return propagate(graph, *arguments)
+
+    monkeypatch.setattr(module.LogJoinGraph, "propagate", limited)
+    monkeypatch.setattr(module, "LEVELS", (2,))
+    monkeypatch.setattr(module, "_by_conditioning", lambda *_: None)
+    result = oocbe.anytime(task, complete_graph(), time_limit=600)
+    assert result.method == "belief propagation, clusters of 4 cells"
+
+
 def test_weights_of_zero_that_only_elimination_finds(small_clusters, monkeypatch):
     """Neither propagation nor divided mini-buckets find that an odd cycle of inequalities has no solution."""
     monkeypatch.setattr(module, "marginal_map", marginal_map)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -75,9 +75,6 @@ FIRST_SHARE = 0.25
 MOST_CELLS = 1e12
 """Cells of all buckets above which the elimination of relevant factors is planned only once."""
 
-PATIENCE = 20.0
-"""Multiple of the estimated time of an elimination of relevant factors after which the first one is given up."""
-
 PLAN_SHARE = 0.1
 """Share of the time for a plan of the elimination of relevant factors, which takes longer for wide networks, and for
 a search for orders, if elimination is expected to take longer than that."""
@@ -108,9 +105,6 @@ RESERVE_SECONDS, RESERVE_SHARE = 0.6, 0.03
 PORTIONS, DAMPING = (1, 4, 15, 40), 0.3
 """Rounds of belief propagation, by which most loopy networks converge, and the damping of its messages. The first join
 graph gives an estimate after each portion."""
-
-FIRST_METHOD = "independent factors"
-"""Method of the estimate before belief propagation."""
 
 ROWS_A_SECOND = 1.5e7
 """Rows that elimination computes in a second, at most: an attempt with more predicted rows is hopeless."""
@@ -254,7 +248,7 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
 def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: bool) -> None:
     """The partition function, and the marginals if they are wanted."""
     energies = at_temperature(problem, 1.0)
-    best.value, best.method = _uniform(energies), FIRST_METHOD
+    best.value, best.method = _uniform(energies), "independent factors"
     best.marginals = tuple(np.full(size, 1.0 / size) for size in problem.sizes) if wants_marginals else ()
     left = remove_values(energies, ())
     if left.is_infeasible:
@@ -288,31 +282,36 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     passes = 4 if wants_marginals else 1
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=passes)
 
-    def refine(graph: LogJoinGraph) -> None:
+    first: LogJoinGraph | None = None
+
+    def refine(graph: LogJoinGraph) -> bool:
+        """Whether there is nothing left to do for a graph: its result is exact, or has converged."""
         if not graph.is_divided:
             value = graph.bound()
             if wants_marginals:
                 graph.propagate(1)
                 take(graph.marginals())
             best.exact(value, "elimination in complete tables")
-            return
+            return True
         best.bound(upper=graph.bound())
         best.bound(lower=graph.bound(is_upper=False))
         if best.upper == -math.inf:
             best.exact(-math.inf, "mini-buckets")
-            return
-        is_first = best.method == FIRST_METHOD
+            return True
         for rounds in PORTIONS:
             is_over = graph.propagate(rounds, DAMPING) < CONVERGED
-            if is_first or is_over or rounds == PORTIONS[-1]:
+            if graph is first or is_over or rounds == PORTIONS[-1]:
                 take(graph.marginals())
                 best.value, best.method = graph.estimate, f"belief propagation, clusters of {graph.largest:,} cells"
             if is_over:
-                return
+                return True
+        return False
 
-    with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, 1, best):
-            refine(graph)
+    for first in _some(graphs, 1):
+        is_over = not first.is_divided
+        with _limited(FIRST_SHARE * _remaining()):
+            is_over |= refine(first)
+        first = None if is_over else first
     if best.is_exact():
         return
     if graphs.cells < MOST_CELLS and _by_relevant_factors(answers, targets, memory, best, EXACT_SHARE):
@@ -325,7 +324,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             assert isinstance(result.value, int | float)
             best.marginals = result.marginals if wants_marginals else ()
             best.exact(float(result.value), "elimination")
-    for graph in graphs:
+    for graph in graphs if first is None else chain((first,), graphs):
         if best.is_exact():
             return
         refine(graph)
@@ -381,7 +380,7 @@ def _cut_set(
 def _by_relevant_factors(
     answers: Sequence[QueryAnswer], targets: Collection[int], memory: int, best: _Best, share: float
 ) -> bool:
-    """Whether the fastest elimination ended in its share of the time; the first one has a multiple of its estimate."""
+    """Whether the fastest elimination ended in its share of the time."""
     expected = [math.inf] * len(answers)
     for number, answer in enumerate(answers):
         with _limited(PLAN_SHARE * _remaining()):
@@ -390,8 +389,7 @@ def _by_relevant_factors(
     if seconds > share * _remaining() or seconds == math.inf:
         return False
     answer = answers[expected.index(seconds)]
-    patience = PATIENCE if share < EXACT_SHARE else math.inf
-    with _attempt(best), _limited(min(1.0 + patience * seconds, share * _remaining())):
+    with _attempt(best, share):
         found = answer.posteriors(targets, "cpu")
         value = answer.log_evidence("cpu")
         best.take([found[v] for v in targets])

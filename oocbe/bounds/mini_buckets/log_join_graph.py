@@ -324,22 +324,22 @@ class LogJoinGraph:
                 wait(frozenset(scope), number, False)
         room = memory // 8
         for place, v in enumerate(looked(order)):
-            made: list[tuple[frozenset[int], list[tuple[int, bool]]]] = []
+            made: list[tuple[frozenset[int], int, list[tuple[int, bool]]]] = []
             for members, number, is_message in sorted(waiting[place], key=lambda w: -cells(w[0])):
                 fitting = [
-                    (len(members - own), i) for i, (own, _) in enumerate(made)
-                    if members <= own or cells(members | own) <= most_cells
+                    (len(more), i) for i, (own, size, _) in enumerate(made)
+                    if not (more := members - own) or size * cells(more) <= most_cells
                 ]  # fmt: skip
                 if fitting:
-                    _, i = min(fitting)
-                    made[i] = (made[i][0] | members, [*made[i][1], (number, is_message)])
+                    own, size, parts = made[(i := min(fitting)[1])]
+                    made[i] = (own | members, size * cells(members - own), [*parts, (number, is_message)])
                 else:
-                    made.append((members, [(number, is_message)]))
+                    made.append((members, cells(members), [(number, is_message)]))
             waiting[place] = []
             first = len(self.clusters)
             self._buckets.append(list(range(first, first + len(made))))
-            for own, parts in made:
-                room -= cells(own)
+            for own, size, parts in made:
+                room -= size
                 if room < 0:
                     raise ResourceError(
                         f"join graph with clusters of {most_cells:,} cells: its tables do not fit the limit of "
@@ -353,7 +353,7 @@ class LogJoinGraph:
                     else:
                         homes[number] = here
                 ordered = tuple(sorted(own, key=self._position.__getitem__))
-                self.clusters.append(Cluster(v, ordered, np.zeros(cells(own))))
+                self.clusters.append(Cluster(v, ordered, np.zeros(size)))
                 if here > first:
                     self._connect(here - 1, here, (v,))
                 if len(own) > 1:
