@@ -14,6 +14,7 @@ from oocbe.api.solving.integer_scaling import UNBOUNDED, prefers_logarithms
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime import deadline
 from tests.helpers.small_networks import random_product
 
 
@@ -59,6 +60,20 @@ def test_only_floats_that_are_multiplied_and_nothing_else_is_asked_for(tmp_path)
 def test_a_result_says_why():
     result = oocbe.solve(product(1), order_seconds=0)
     assert result.notes[0].startswith(UNBOUNDED)
+
+
+@pytest.mark.usefixtures("always")
+def test_logarithms_are_made_within_the_time_limit(monkeypatch):
+    """Those of tables of 20 million rows took 10 seconds after a limit of one."""
+    original, seen = Logarithms.of, []
+
+    def made(problem, why):
+        seen.append(deadline.current())
+        return original(problem, why)
+
+    monkeypatch.setattr(Logarithms, "of", made)
+    oocbe.solve(product(1), order_seconds=0, time_limit=600)
+    assert 0 < seen[0].remaining <= 600
 
 
 def test_what_elimination_ends_in_a_moment_stays_as_it_is():

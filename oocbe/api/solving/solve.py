@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
     from oocbe.bounds.row_reduction import Reduction
 
+LOGARITHM_SECONDS = 0.25
+"""Time limit of making logarithms, at least."""
+
 SHORTEST_LIMIT = 1e-3
 """Minimum time limit of an attempt, in seconds, after an earlier one that used up the time limit."""
 
@@ -144,11 +147,12 @@ def _solved_or_by_logarithms(
         except TimeLimitError:  # the search with bounds still gives one, and an assignment
             if not allows_logarithms(problem, options):
                 raise
-    with unlimited():  # partial results at a limit refer to them
+    def left(least: float) -> float | None:
+        return options.time_limit and max(least, options.time_limit - (time.perf_counter() - begin))
+
+    with unlimited(), Deadline(left(LOGARITHM_SECONDS)):  # partial results at a limit refer to them
         logarithms = Logarithms.of(problem, why)
-    limit = options.time_limit
-    left = None if limit is None else max(SHORTEST_LIMIT, limit - (time.perf_counter() - begin))
-    options = replace(logarithms.options(options), time_limit=left)
+    options = replace(logarithms.options(options), time_limit=left(SHORTEST_LIMIT))
     return _solved(stack.then(logarithms), options, history, begin, interruption)
 
 
