@@ -1,9 +1,11 @@
-"""A signal while a certificate is made: the answer that is proven is printed all the same, and no file is written."""
+"""A signal while a certificate or a proof is made: the answer is printed all the same, and no file is written."""
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from oocbe.certificates.making import Maker
 from oocbe.cli.main import app
 from oocbe.errors import EXIT_LIMIT
+from tools.fuzzing.proofs_mode import claim_of, scale_and_offset
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "daily.spot"
 
@@ -33,3 +36,45 @@ def test_the_answer_stays_where_the_certificate_is_interrupted(tmp_path, monkeyp
     assert json.loads(done.stdout)["value"] == 2112
     assert "before it was made" in done.stderr
     assert not target.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_proof_that_was_killed_is_written_by_the_resumed_solve(tmp_path: Path, number: int) -> None:
+    """No file has the proof's name before it is whole; the resumed run keeps the value and writes the proof anew."""
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    proof.write_text("an older proof, of another formula")
+    program = [
+        "import sys, time, oocbe.certificates.veripb as veripb",
+        "from oocbe.cli.main import app",
+        "def slowly(writer, v, bucket=veripb.ProofWriter._bucket):",
+        "    bucket(writer, v)",
+        "    print('bucket', file=sys.stderr, flush=True)",
+        "    for _ in range(600): time.sleep(0.1); veripb.check_deadline()",
+        "veripb.ProofWriter._bucket = slowly",
+        "app(sys.argv[1:])",
+    ]
+    words = [
+        "solve",
+        str(EXAMPLE),
+        "--order-seconds",
+        "0.1",
+        "--bound-seconds",
+        "0",
+        "--workdir",
+        str(tmp_path / "run"),
+    ]
+    words += ["--proof", str(proof), "--opb", str(opb)]
+    with subprocess.Popen(
+        [sys.executable, "-c", "\n".join(program), *words], stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None
+        assert any(line == "bucket\n" for line in child.stderr)
+        begun = [path.name for path in tmp_path.iterdir() if path.name not in ("p.opb", "run")]
+        assert not proof.exists() and len(begun) == 1
+        child.send_signal(number)
+        printed = child.stderr.read()
+    assert not proof.exists() and ("no proof was written" in printed) == (number == signal.SIGTERM)
+    done = CliRunner().invoke(app, [*words, "--resume"])
+    assert done.exit_code == 0 and "proof: an optimum of 2112" in done.output
+    assert claim_of(opb, proof)[1:] == (2112 - scale_and_offset(opb)[1],) * 2
+    assert {path.name for path in tmp_path.iterdir()} - {*begun} == {"p.pbp", "p.opb", "run"}
