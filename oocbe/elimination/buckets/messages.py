@@ -191,15 +191,6 @@ class MessageStore(HeldMessages[Message]):
         message = self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
         return message, found.exponent
 
-    @contextmanager
-    def holding(self, nbytes: int) -> Iterator[None]:
-        """Within the block, ``nbytes`` of the caller's own tables count as messages in memory."""
-        self.in_memory += nbytes
-        try:
-            yield
-        finally:
-            self.in_memory -= nbytes
-
     def joined(self, message: Message) -> None:
         """Mark a message as joined: from now on it is queried only for single rows."""
         if message._table is None or not message.is_filtered:  # see add
