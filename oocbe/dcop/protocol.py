@@ -30,6 +30,7 @@ from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats import Model, error_context, read_model
 from oocbe.model.dcop import Dcop
+from oocbe.model.model_checks import as_integer
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopResult, UtilMessage
@@ -111,7 +112,7 @@ def adpop(
     tables as one message. The bound is exact where no bucket is divided; the assignment is found greedily.
     Parameters and errors as for :func:`dpop`.
     """
-    if z < 1:
+    if as_integer("z", z) < 1:
         raise UsageError(f"z is {z}: the variables of a mini-bucket are at least 1")
     return _verb(dcop, z, options, overrides, tree, workers, observer)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from oocbe.errors import ModelError
+from oocbe.model.model_checks import as_integer
 from oocbe.model.problem import Problem
 
 
@@ -34,7 +35,9 @@ class Dcop:
         if len(self.owner) != len(variables):
             raise ModelError(f"{name}: {len(self.owner)} owners for {len(variables)} variables; each needs an agent")
         for v, owner in zip(variables, self.owner, strict=True):
-            if not 0 <= owner < len(self.agents):
+            if as_integer(f"{name}: owner of {v.name}, its position among the agents,", owner) not in range(
+                len(self.agents)
+            ):
                 raise ModelError(f"{name}: variable {v.name} belongs to agent {owner}; there are {len(self.agents)}")
 
     @classmethod

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.dcop import Dcop
 from oocbe.errors import ModelError, UsageError
 
 PAIR = (oocbe.Variable("a", 2), oocbe.Variable("b", 2))
@@ -44,6 +45,7 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: problem(costs=np.ma.masked_array(COSTS, [[1, 0], [0, 0]])), r"some are masked; fill them, with inf"),
         (lambda: oocbe.Variable(None, 2), "variable None: a name must be text"),  # type: ignore[arg-type]
         (lambda: oocbe.k_best(problem(), 2.5), "k must be an integer, not 2.5"),  # type: ignore[arg-type]
+        (lambda: Dcop(problem(), ("x", "y"), ("x", "y")), "owner of a, its position among the agents, must be an"),  # type: ignore[arg-type]
         (lambda: list(oocbe.solve_many([problem()], jobs="2")), "jobs must be an integer"),  # type: ignore[arg-type]
     ],
 )
