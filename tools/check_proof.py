@@ -239,9 +239,17 @@ class Checker:
         self.defining.append(line)
         for goal in self.defining:
             low = sum(c * forced[n] if n in forced else min(c, 0) for n, c in goal.terms.items())
-            need(low >= goal.degree, "a constraint that the witness does not satisfy")
+            need(low >= goal.degree or self.follows(goal, line, name, value), "the witness violates a constraint")
         self.add(line)
         self.names.discard(name)
+
+    def follows(self, goal: Line, line: Line, name: str, value: int) -> bool:
+        """Whether a constraint with a value of a variable is the negation of a line and bounds of variables, added."""
+        terms = {n: c for n, c in goal.terms.items() if n != name}
+        for n, c in line.terms.items():
+            add(terms, n, c)
+        least = sum(c for c in terms.values() if c < 0)
+        return least + value * goal.terms.get(name, 0) + 1 - line.degree >= goal.degree
 
     def solution(self, words: list[str]) -> Terms:
         """A full assignment that satisfies all live constraints."""

@@ -81,7 +81,7 @@ def solve(
 
         made = ProofTask(loaded, settings, proof, opb)
         with use_workers_of(settings, client):
-            result = run(loaded, settings, observer)
+            result = run(loaded, made.options, observer)
         left = None if settings.time_limit is None else begin + settings.time_limit - time.perf_counter()
         with unlimited():  # the answer at a limit gets its proof, too
             return made.write(result, left)[0]

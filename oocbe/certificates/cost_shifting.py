@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from oocbe.bounds.rows import Row as LinearRow
 from oocbe.certificates.cutting_planes import Line
 from oocbe.certificates.opb import Formula, Row
 from oocbe.model.row_numbers import MOST_AXES
+from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import check_deadline
 
 MOST_ROWS = 400_000
@@ -34,6 +35,12 @@ MOST_ROWS = 400_000
 
 LARGEST_SUM = 2**40
 """Costs that add up to this have no search."""
+
+LATER = 1.0
+"""Time of searches of lower limits, relative to the search before them that did not end."""
+
+NEAR = 100
+"""Part of a limit below which a difference of limits is not worth a search."""
 
 UNITS = 2**20
 """Units of a cost at most where linear constraints are multiplied; their sums are below ``LARGEST_SUM * UNITS``."""
@@ -63,8 +70,9 @@ class Removed(NamedTuple):
 
 class Shifts(NamedTuple):
     """What a search has found, and what took part in it: parts by scope, linear constraints, and clauses of excluded
-    values; scale : units of a cost."""
+    values; limit : greatest objective that the tree refutes, infinite for all. scale : units of a cost."""
 
+    limit: float
     scale: int
     parts: dict[Row, Part]
     linear: list[int]
@@ -81,40 +89,38 @@ def shifts_of(
     memory: float = math.inf,
     rows: float = MOST_ROWS,
     cuts: Sequence[Line] = (),
+    proven: int | None = None,
 ) -> Shifts | None:
     """Search for a proof that no assignment is feasible with an objective of at most ``most``, which may be infinite;
     None where costs are too large, or the limit is below all of them.
 
     forbidden : scopes, and clauses by row. end : as of :func:`working_time`. memory : bytes of all nodes at most.
     rows : of the functions that take part, at most. cuts : over literals, which take part as linear constraints do.
+    proven : a known lower bound; if the search does not end, others of lower limits follow. None: none follow.
     """
-    is_large, limit = sum(formula.objective.values()) >= LARGEST_SUM, int(most) if most < math.inf else 0
-    if is_large or most < 0 or any(not scope for scope, _ in forbidden):
+    limit, weights = (int(most), formula.objective) if most < math.inf else (0, {})
+    weights = {name: min(c, limit + 1) for name, c in weights.items()}  # more changes nothing
+    if sum(weights.values()) >= LARGEST_SUM or most < 0 or any(not scope for scope, _ in forbidden):
         return None
-    parts, excluded = defaultdict[Row, Part](lambda: Part({}, {})), dict[tuple[int, int], int]()
+    known, excluded = defaultdict[Row, Part](lambda: Part({}, {})), dict[tuple[int, int], int]()
     for table in formula.tables:
         for row, number in table.clauses.items():
             if number is not None:
-                own = parts[table.scope].rows.setdefault(row, [])
+                own = known[table.scope].rows.setdefault(row, [])
                 own.append((table.costs[row], table.names[row], number))
     for scope, clauses in forbidden:
         if len(scope) > 1:
-            parts[scope].forbidden.update(clauses)
+            known[scope].forbidden.update(clauses)
         else:
             excluded.update({(scope[0], row[0]): number for row, number in clauses.items()})
-    sizes, total, tables = formula.problem.sizes, 0, list[tuple[Row, NDArray[np.int64]]]()
-    for scope in sorted(parts, key=lambda scope: math.prod(sizes[v] for v in scope)):
-        total += math.prod(sizes[v] for v in scope)
-        if total > min(MOST_ROWS, rows) or len(scope) > MOST_AXES:
-            del parts[scope]
-            continue
-        dense = np.zeros([sizes[v] for v in scope], dtype=np.int64)
-        for row, found in parts[scope].rows.items():
-            dense[row] = sum(cost for cost, _, _ in found) if most < math.inf else 0
+    sizes, tables, parts = formula.problem.sizes, list[tuple[Row, NDArray[np.int64]]](), dict[Row, Part]()
+    for scope in _chosen(known, sizes, min(MOST_ROWS, rows), limit + 1):
+        dense, parts[scope] = np.zeros([sizes[v] for v in scope], dtype=np.int64), known[scope]
+        for row, own in parts[scope].rows.items():
+            dense[row] = sum(weights.get(name, 0) for _, name, _ in own)
         for row in parts[scope].forbidden:
             dense[row] = NEVER
         tables.append((scope, dense))
-    weights = formula.objective if most < math.inf else {}
     costs = np.array([weights.get(f"x{x + 1}", 0) for x in range(formula.first[-1])], dtype=np.int64)
     barred = [formula.first[v] + a for v, a in excluded]
     taken = [LinearRow.of_linear(constraint, n, formula.first) for constraint, n in formula.linear]
@@ -126,9 +132,45 @@ def shifts_of(
     scale = min(UNITS, LARGEST_SUM * UNITS // weight) if weight else SCALE
     if scale < SCALE or len(taken) * len(costs) > MOST_ROWS:
         taken, scale = [], SCALE
-    root, tree = BoundSearch(sizes, costs, tables, taken, scale, barred, limit, end, memory).tree()
     numbers = [row.number for row in taken]
-    return Shifts(scale, {scope: parts[scope] for scope, _ in tables}, numbers, excluded, root, tree)
+
+    def searched(limit: int, end: float) -> Shifts:
+        root, tree = BoundSearch(sizes, costs, tables, taken, scale, barred, limit, end, memory).tree()
+        return Shifts(limit if most < math.inf else most, scale, parts, numbers, excluded, root, tree)
+
+    begin, best = working_time(), searched(limit, end)
+    if proven is None or best.tree is not None or most == math.inf:
+        return best
+    low, high, now = max(proven, -(-best.root.bound // scale)), limit - 1, working_time()
+    last, parts_of_gap = now + LATER * (now - begin), 4
+    while high - low >= limit // NEAR and working_time() < last:
+        middle, parts_of_gap = low + (high - low) // parts_of_gap, 2
+        found = searched(middle, (working_time() + last) / 2)
+        if found.tree is None:
+            high = middle - 1
+        else:
+            best, low = found, middle + 1
+    return best
+
+
+def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int) -> list[Row]:
+    """The scopes that take part, of so many rows at most: the smallest first, but if not all do, those of the densest
+    variables, of which the ones of the least mean costs (up to a cap) are removed again and again."""
+    rows = {scope: math.prod(sizes[v] for v in scope) for scope in parts if len(scope) <= MOST_AXES}
+    left = order = sorted(rows, key=rows.__getitem__)
+    if sum(rows.values()) > most:
+        total = {s: sum(min(cap, c) for own in parts[s].rows.values() for c, _, _ in own) for s in left}
+        weight = {s: (total[s] + cap * len(parts[s].forbidden)) / rows[s] ** 2 for s in left}
+        order = []
+        while left:
+            degree = Counter[int]()
+            for scope in left:
+                degree.update(dict.fromkeys(scope, weight[scope]))
+            out = {v for v, _ in degree.most_common()[-max(1, len(degree) // 20) :]}
+            order = [*(scope for scope in left if not out.isdisjoint(scope)), *order]
+            left = [scope for scope in left if out.isdisjoint(scope)]
+    ends = itertools.accumulate(rows[scope] for scope in order)
+    return [scope for scope, end in zip(order, ends, strict=True) if end <= most]
 
 
 class ShiftedCosts:
@@ -166,11 +208,11 @@ class ShiftedCosts:
             tuple(str(derive(f"pol {added(own)}")) for own in zip(*uses, strict=True)) or ("", "") for uses in owned
         ]
 
-    def close(self) -> int:
-        """Write the tree; returns the number of the contradiction."""
+    def close(self, chosen: list[str]) -> int:
+        """Write the tree; returns the number of the clause of some literals, which the limit depends on."""
         assert self._found.tree is not None
         parts = [] if self._improving is None else [f"{self._improving} {self._found.scale} *", *self._costs]
-        return self._close(self._found.tree, [(None, [], parts)], self._barred(), [])
+        return self._close(self._found.tree, [(None, [], parts)], self._barred(), chosen)
 
     def bound(self) -> int:
         """Write the bound of the root, rounded up to an integer; returns its number."""

@@ -128,7 +128,7 @@ class Formula:
         return total if self.scale == 1 else total / self.scale
 
     def _exact(self, cost: float) -> int:
-        return self.sign * int(_decimal(cost) * self.scale)
+        return self.sign * int(exact(cost) * self.scale)
 
     def _add(self, text: str) -> int:
         self._lines.append(text)
@@ -209,7 +209,7 @@ class Formula:
         bound = self.problem.upper_bound if self.sign > 0 else self.problem.lower_bound
         if bound is None or math.isinf(bound):
             return None
-        most = math.ceil(self.sign * _decimal(bound) * self.scale) - 1 - self.offset
+        most = math.ceil(self.sign * exact(bound) * self.scale) - 1 - self.offset
         if sum(self.objective.values()) <= most:
             return None
         self.most = most
@@ -220,7 +220,7 @@ def _listed(tuples: NDArray[np.int64]) -> list[Row]:
     return list(map(tuple, tuples.tolist()))
 
 
-def _decimal(number: float) -> Decimal:
+def exact(number: float) -> Decimal:
     """An integer, or the shortest decimal that a float is printed as."""
     return Decimal(repr(number))
 
@@ -232,7 +232,7 @@ def _scale_of(problem: Problem) -> int:
         values = {problem.constant, *(f.default for f in problem.functions if f.default is not None)}
         values.update(*(f.values.tolist() for f in problem.functions))
         for value in values:
-            exponent = _decimal(value).normalize().as_tuple().exponent
+            exponent = exact(value).normalize().as_tuple().exponent
             digits = max(digits, -exponent if isinstance(exponent, int) else 0)
     if digits > MOST_DECIMALS:
         raise UnsupportedError(

@@ -16,25 +16,28 @@ from oocbe.bounds.forbidden import MOST_LITERALS
 from oocbe.certificates.cost_shifting import Shifts, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
 from oocbe.certificates.making import ORDER_SECONDS, PROVEN, SHARE, Claim, Maker
-from oocbe.certificates.opb import Formula
+from oocbe.certificates.opb import Formula, exact
 from oocbe.certificates.veripb import ProofWriter, TooManyRowsError, Written
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.files import text_written
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.model.results.result import Result
+from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import Deadline, suppressed_limit
+from oocbe.runtime.deadline import Deadline, current, suppressed_limit
 from oocbe.runtime.interruption import listening
 
 MOST_ROWS = 1_000_000
 """Rows of all buckets of a proof at most, forbidden ones included; some 300 bytes of the proof each."""
 
-ROWS_A_SECOND = 10_000
-"""Expected speed of writing, in rows a second, where a time limit is left."""
+ROWS_A_SECOND = 12_000
+"""Expected speed of writing, in rows a second, where a time limit is left; a search and its states take as long."""
+
+SEARCH_SHARE = 0.3
+"""Share of the time that is left of a time limit for a search of the whole, and as much for lower bounds."""
 
 MOST_CONSTRAINTS = 200_000
 """Constraints of a formula at most for which linear programs are made."""
@@ -45,6 +48,9 @@ LARGEST_SUM = 2**53
 MEMORY_SHARE = 0.25
 """Share of ``--memory`` for the nodes of a search; the tables of the solve are no longer held."""
 
+PROOF_SHARE = 0.5
+"""Share of ``--time-limit`` for the proof, after a solve that takes the rest."""
+
 FIRST_SHARE = 0.25
 """Share of ``--bound-seconds`` for a search before the linear program."""
 
@@ -52,8 +58,9 @@ FIRST_SHARE = 0.25
 class ProofTask:
     """The formula of a problem, made before its solve, and the files that are written.
 
-    problem : as read. options : of the solve. proof, opb : paths of the files; None: not written. UsageError : a proof
-        without its formula, or in its file. UnsupportedError : as of :class:`Formula`.
+    problem : as read. options : of the solve; the attribute leaves time for the proof. proof, opb : paths of the files;
+        None: not written. UsageError : a proof without its formula, or in its file. UnsupportedError : as of
+        :class:`Formula`.
     """
 
     def __init__(
@@ -69,9 +76,11 @@ class ProofTask:
         if options.ub is not None and problem.semiring.name == "min-sum":
             bound = problem.upper_bound
             problem = problem.below(options.ub if bound is None else min(bound, options.ub))
-        self._options, self._proof, self._opb = options, proof, opb
-        self._memory = MEMORY_SHARE * options.memory_limit
-        self.formula = Formula(problem)
+        self.formula, self._proof, self._opb = Formula(problem), proof, opb
+        self._memory, deadline = MEMORY_SHARE * options.memory_limit, current()
+        if proof is not None and deadline is not None and deadline.end < math.inf:
+            options = replace(options, time_limit=(1 - PROOF_SHARE) * deadline.remaining)
+        self.options = options
 
     def write(self, result: Result, seconds: float | None = None) -> tuple[Result, str]:
         """Write the files; returns the result with a note about its proof, and why it is not proven, or an empty text.
@@ -91,18 +100,22 @@ class ProofTask:
                     if objective <= improving:  # it is feasible in exact arithmetic
                         assignment, improving = tuple(result.assignment), objective - 1
                 end = math.inf if seconds is None else time.perf_counter() + seconds
-                found, steps, is_closed = self._search(improving, end), None, True
+                if result.status == "interrupted":
+                    end = min(end, time.perf_counter() + self.options.bound_seconds)
+                goal = self._goal(result)
+                found, steps, is_closed = self._search(improving, end) if goal == math.inf else None, None, True
                 if found is None:
                     steps, is_closed = self._steps(improving, end - time.perf_counter())
                 now = time.perf_counter()
                 in_time = ROWS_A_SECOND * max(end - now, 1.0)
                 most = int(min(MOST_ROWS, in_time))
-                left = (end - now) / 2 if self._options.bound_seconds else 0.0
+                left = SEARCH_SHARE * (end - now) if self.options.bound_seconds else 0.0
                 for order in self._orders(most, is_closed):
-                    share = min(left, self._options.bound_seconds) if self._suffices(order, most) else left
+                    share = min(left, self.options.bound_seconds) if self._suffices(order, most) else left
                     last = working_time() + share
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
-                        writer = ProofWriter(self.formula, file.write, order, most, last, self._memory, in_time)
+                        of_search = last, self._memory, in_time, goal
+                        writer = ProofWriter(self.formula, file.write, order, most, *of_search)
                         written = writer.write(assignment, steps, found)
                     left = left if share < left else 0.0  # the search would end as it did
                     if written is not None and (written.is_closed or order is not None):
@@ -119,6 +132,9 @@ class ProofTask:
                 f"the proof shows {note} only: an elimination with linear constraints as tables would have more than "
                 f"{most:,} rows, or no time; a search and a linear program leave a gap"
             )
+        elif result.status in UNPROVEN and not written.is_closed and result.bound is not None:
+            is_all = goal == math.inf or (written.lower or 0) >= goal
+            note += f", {'all of the bound' if is_all else 'less than the bound'} {result.bound}"
         about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
         return replace(result, notes=(*result.notes, about)), missing
 
@@ -143,10 +159,18 @@ class ProofTask:
         upper = formula.cost(written.upper)
         return f"an optimum of {upper}" if written.is_closed else f"bounds of {lower} and {upper}"
 
+    def _goal(self, result: Result) -> float:
+        """The bound of an unproven result, as one of the objective; infinite where it is none above 0."""
+        formula, bound = self.formula, result.bound if result.status in UNPROVEN else None
+        if bound is None or math.isinf(bound):
+            return math.inf
+        goal = math.ceil(formula.sign * exact(bound) * formula.scale) - formula.offset
+        return goal if goal > 0 else math.inf
+
     def _search(self, most: float, end: float) -> Shifts | None:
         """A search that closes the proof within a short time, without steps of a certificate; None: there is none."""
         formula, now = self.formula, time.perf_counter()
-        seconds = min(FIRST_SHARE * self._options.bound_seconds, (end - now) / 2)
+        seconds = min(FIRST_SHARE * self.options.bound_seconds, (end - now) / 2)
         if seconds <= 0 or all(len(table.scope) < 2 for table in formula.tables):
             return None  # linear programs give shorter proofs of costs over single variables
         in_time = ROWS_A_SECOND * max(end - now, 1.0)
@@ -155,7 +179,7 @@ class ProofTask:
 
     def _steps(self, most: float, seconds: float) -> tuple[dict[str, Any] | None, bool]:
         """Steps of a certificate below a limit (None: not tried), and whether they leave nothing."""
-        formula, share = self.formula, min(SHARE * self._options.bound_seconds, seconds / 2)
+        formula, share = self.formula, min(SHARE * self.options.bound_seconds, seconds / 2)
         is_large = formula.constraints > MOST_CONSTRAINTS or formula.first[-1] > MOST_LITERALS
         is_large |= sum(formula.objective.values()) >= LARGEST_SUM
         if most < 0 or is_large or share <= 0 or any(not scope for scope, _ in formula.forbidden):
@@ -169,7 +193,7 @@ class ProofTask:
             constant=0,
             semiring=MIN_SUM,
         )
-        maker = Maker(Path(), problem, Claim("infeasible", None, None), self._options.seed, parts_of(formula, most))
+        maker = Maker(Path(), problem, Claim("infeasible", None, None), self.options.seed, parts_of(formula, most))
         steps, is_closed = None, False
         with Deadline(2 * share), suppressed_limit():  # rounds end by themselves, but for a long step
             is_closed = maker.rounds(share)
@@ -186,7 +210,7 @@ class ProofTask:
         problem = self.formula.problem
         if is_closed or not problem.variables:
             yield None
-        found = search_orders(problem, "auto", ORDER_SECONDS, self._options.seed, deadline=Deadline(None))
+        found = search_orders(problem, "auto", ORDER_SECONDS, self.options.seed, deadline=Deadline(None))
         if found and sum(found[0].predicted_rows) <= most:
             yield list(found[0].order)
         yield None

@@ -62,7 +62,8 @@ class ProofWriter:
 
     formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
         buckets, and of each linear constraint in an elimination. end : of the search, as of :func:`working_time`; None:
-        there is none. memory : bytes of its nodes at most. rows : of the functions in it, at most.
+        there is none. memory : bytes of its nodes at most. rows : of the functions in it, at most. goal : greatest
+        lower bound that it has to prove.
     """
 
     def __init__(
@@ -74,8 +75,10 @@ class ProofWriter:
         end: float | None = None,
         memory: float = math.inf,
         rows: float = math.inf,
+        goal: float = math.inf,
     ) -> None:
         self._formula, self._write, self._order, self._most, self._end = formula, write, order, most, end
+        self._goal = goal
         self._of_search = memory, rows
         self._sizes = formula.problem.sizes
         self._last, given = formula.constraints, range(len(self._sizes)) if order is None else order
@@ -109,7 +112,7 @@ class ProofWriter:
         lower, number = 0, None
         bound = None if steps is None else self._take(steps, improving, most)
         if found is not None:
-            self._shift(found, improving)
+            self._shift(found, improving, most)
         if upper == 0:  # no cost is below 0
             number = self._derive(f"pol {next(iter(formula.objective))}") if formula.objective else None
         elif self._contradiction is None:
@@ -153,19 +156,35 @@ class ProofWriter:
             self._contradiction = self._derive(f"pol {bound.number} {improving} +")
         return bound
 
-    def _shift(self, found: Shifts, improving: int | None) -> tuple[int, int | None]:
-        """Write a search; returns the lower bound of its root, and the number of its constraint."""
-        lower, number = -(-found.root.bound // found.scale), None
-        if found.tree is not None or lower > self._proven:
-            makers = self._derive, self._delete, self._state, self._defined
-            planes = ShiftedCosts(self._formula, *makers, found, improving)
-            if found.tree is not None:
-                self._contradiction = planes.close()
-            else:
+    def _shift(self, found: Shifts, improving: int | None, most: float) -> tuple[int, int | None]:
+        """Write a search; returns the lower bound that it proves, and the number of its constraint."""
+        lower, number, is_bound, own = -(-found.root.bound // found.scale), None, found.limit < most, improving
+        lower = int(found.limit) + 1 if is_bound and found.tree is not None else lower
+        if lower > self._proven or not (found.tree is None or is_bound):
+            makers, chosen = (self._derive, self._delete, self._state, self._defined), list[str]()
+            if is_bound and found.tree is not None:
+                name, own, bound = self._below(lower)
+                chosen.append(f"~{name}")
+            planes = ShiftedCosts(self._formula, *makers, found, own)
+            if found.tree is None:
                 number = planes.bound()
+            elif chosen:
+                number = self._derive(f"pol {bound} {planes.close(chosen)} {lower} * +")
+            else:
+                self._contradiction = planes.close(chosen)
             for scope in found.parts:
                 self._shifted += len(self._states.pop(scope, ()))
         return (0, None) if number is None else (lower, number)
+
+    def _below(self, bound: int) -> tuple[str, int, int]:
+        """A new variable that is true where the objective is below a bound: its name, and the numbers of the
+        constraints that the objective is below it if the variable is true, and at least so great otherwise."""
+        self._named += 1
+        name, costs = f"z{self._named}", self._formula.objective.items()
+        terms = [" ".join(f"{sign * c} {x}" for x, c in costs) for sign in (-1, 1)]
+        room = max(0, sum(self._formula.objective.values()) - bound + 1)
+        implied = self._derive(f"red {room} ~{name} {terms[0]} >= {1 - bound} ; {name} -> 0")
+        return name, implied, self._derive(f"red {bound} {name} {terms[1]} >= {bound} ; {name} -> 1")
 
     def _lower(self, improving: int | None, most: float) -> tuple[int, int | None]:
         """The lower bound of the objective, and the number of its constraint."""
@@ -177,12 +196,13 @@ class ProofWriter:
         root: tuple[int, int | None] = 0, None
         if self._contradiction is None and self._end is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
-            found = shifts_of(formula, forbidden, most, self._end, *self._of_search, self._cuts)
-            if found is not None and improving is None and found.tree is None:
+            limit = min(most, self._goal - 1)
+            found = shifts_of(formula, forbidden, limit, self._end, *self._of_search, self._cuts, self._proven)
+            if found is not None and found.limit == math.inf and found.tree is None:
                 found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, *self._of_search)
                 found = None if found is None else found._replace(tree=None)  # the bound of the root
             if found is not None:
-                root = self._shift(found, improving)
+                root = self._shift(found, improving, most)
         lower = 0
         for linear, constraint in formula.linear if self._contradiction is None and self._order is not None else ():
             if linear.can_bind and math.prod(self._sizes[v] for v in linear.scope) <= self._most:

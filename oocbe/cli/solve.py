@@ -204,7 +204,7 @@ def solve(
         run = solver_from(hint)  # after reading: a malformed file need not wait for Numba
         defer_signals()
         with use_workers_of(options):
-            return run(problem, options, observer)
+            return run(problem, proofs[0].options if proofs else options, observer)
 
     begin = time.perf_counter()
     with traced_for(report, trace) as traced:

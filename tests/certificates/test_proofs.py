@@ -18,8 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
-from oocbe.bounds.bound_tree import SCALE
-from oocbe.certificates.cost_shifting import shifts_of
+from oocbe.api import facade
+from oocbe.bounds.bound_tree import SCALE, BoundSearch
+from oocbe.certificates.cost_shifting import Part, _chosen, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.making import Maker
 from oocbe.certificates.opb import Formula
@@ -365,6 +366,7 @@ def test_search_refutes_a_variable_without_values() -> None:
 
 def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
+    monkeypatch.setattr("oocbe.certificates.cost_shifting.LATER", 0)
     for seed, is_solved in itertools.product(range(examples(4)), (True, False)):
         formula = Formula(random_costs(seed, 10, 3, 2, 45))
         best = oocbe.solve(formula.problem).assignment if is_solved else None
@@ -477,6 +479,8 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
         ("f 2\nred 1 z 1 x1 >= 1 ; z -> 1\nred 1 y 1 x1 >= 1 ; y -> 1\nred 1 ~z 1 y >= 1 ; z -> 0\n", "z is not fresh"),
         ("f 2\nred 1 ~z1 1 x1 >= 2 ; z1 -> 0\n", "witness"),
         ("f 2\nred 1 z1 1 x1 >= 1 ; z1 -> 1\nred 1 ~z1 >= 1 ; z1 -> 0\n", "witness"),
+        ("f 2\nred 2 ~z1 -1 x1 -3 x2 >= -2 ; z1 -> 0\nred 4 z1 1 x1 3 x2 >= 4 ; z1 -> 1\n", "witness"),
+        ("f 2\nred 1 ~z1 -1 x1 -3 x2 >= -2 ; z1 -> 0\n", "witness"),
         ("f 2\ndel id 1\n", "cannot be deleted"),
         ("f 3\n", "2 constraints"),
         ("f 2\nsoli ~x1 ~x2\n", "violates"),
@@ -574,6 +578,74 @@ def test_bound_at_a_time_limit_is_certified(tmp_path: Path) -> None:
     assert not missing and result.notes[-1].startswith("proof: bounds of ")
     claim, offset = claim_of(opb, proof), scale_and_offset(opb)[1]
     assert claim.lower is not None and 1000 < claim.lower + offset < claim.upper + offset == 2112
+
+
+@pytest.mark.parametrize("is_below", [True, False])
+def test_bound_of_an_unproven_result_is_certified_by_a_search_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_below: bool
+) -> None:
+    """The bound of the root is far below; that of a lower limit is proven where the goal is too high."""
+    proof, opb, attempts, whole = tmp_path / "p.pbp", tmp_path / "p.opb", list[int](), BoundSearch.tree
+
+    def tree(search: BoundSearch) -> Any:
+        attempts.append(search._limit // search._scale)
+        root, found = whole(search)
+        return root, found if is_below or len(attempts) > 1 else None
+
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 100)  # no elimination
+    monkeypatch.setattr("oocbe.certificates.cost_shifting.LATER", math.inf)
+    monkeypatch.setattr(BoundSearch, "tree", tree)
+    for seed, has_assignment in itertools.product(range(examples(2)), (True, False)):
+        attempts.clear()
+        problem = random_costs(seed, 10, 3, 2, 45)
+        solved = oocbe.solve(problem)
+        assert solved.value is not None and solved.value > 50
+        bound = int(solved.value) - 1
+        unproven = replace(solved, status="limit", bound=bound)
+        unproven = unproven if has_assignment else replace(unproven, value=None, assignment=None)
+        result, missing = ProofTask(problem, SolveOptions(), proof, opb).write(unproven)
+        claim = claim_of(opb, proof)
+        assert claim.lower is not None and (claim.upper is not None) == has_assignment
+        lower, what = claim.lower + scale_and_offset(opb)[1], result.notes[-1]
+        assert not missing and attempts[0] == bound - scale_and_offset(opb)[1] - 1
+        assert (lower == bound) if is_below else (bound > lower > bound * 3 // 4), (lower, bound, attempts)
+        assert f", {'all of' if is_below else 'less than'} the bound {bound};" in what and f" {lower}" in what
+        assert not veripb_refuses(opb, proof)
+        assert refused_mutations(random.Random(seed), opb.read_text(), proof.read_text(), 10) > 3
+
+
+def test_time_of_the_proof_is_left_by_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = list[float | None]()
+    run = facade.solver_from(None)
+    monkeypatch.setattr(facade, "solver_from", lambda _: lambda p, o, b: limits.append(o.time_limit) or run(p, o, b))
+    files: dict[str, Any] = {"proof": tmp_path / "p.pbp", "opb": tmp_path / "p.opb"}
+    for written, most in ((files, 50), ({"opb": tmp_path / "p.opb"}, 100), ({}, 100)):
+        oocbe.solve(queens(5), time_limit=100, **written)
+        assert limits[-1] is not None and most - 10 < limits[-1] <= most
+    path = tmp_path / "small.wcsp"
+    path.write_text(SMALL)
+    words = ["solve", str(path), "--time-limit", "100", "--proof", str(tmp_path / "p"), "--opb", str(tmp_path / "o")]
+    assert CliRunner().invoke(app, words).exit_code == 0 and limits[-1] is not None and 40 < limits[-1] <= 50
+
+
+def test_costs_beyond_the_limit_leave_out_no_search(tmp_path: Path) -> None:
+    problem = random_costs(0, 10, 3, 2, 45)
+    dear = (replace(f, values=np.where(f.values >= 19, 10**12, f.values)) for f in problem.functions)
+    formula = Formula(replace(problem, functions=tuple(dear)))
+    best = oocbe.solve(formula.problem).assignment
+    assert best is not None and sum(formula.objective.values()) > 2**44
+    lines: list[str] = []
+    ProofWriter(formula, lines.append, None, end=math.inf).write(best)
+    claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
+    assert claim.lower == claim.upper == formula.solution(best)[1]
+
+
+def test_functions_of_dense_variables_take_part_where_not_all_do() -> None:
+    core, parts = itertools.combinations(range(5), 2), dict[tuple[int, ...], Part]()
+    for pair in [(v, v + 1) for v in range(5, 40)] + [(0, 39), *core]:
+        parts[pair] = Part({(a, a): [(7, "x", 1)] for a in range(3)}, {})
+    assert len(_chosen(parts, [3] * 41, math.inf, 8)) == len(parts)
+    assert {*_chosen(parts, [3] * 41, 90, 8)} == {*itertools.combinations(range(5), 2)}
 
 
 def test_buckets_with_more_rows_than_a_float_holds_are_too_many(tmp_path: Path) -> None:
