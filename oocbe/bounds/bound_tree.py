@@ -47,6 +47,9 @@ CANDIDATES = 6
 MOST_TRIED = 8
 """Values of a variable at most of which the cheapest one is a part of its own."""
 
+MOST_TUPLES = 20_000
+"""Tuples of functions at most in a linear program."""
+
 DEEPEST = 200
 """Decisions of a node at most."""
 
@@ -119,12 +122,13 @@ class BoundSearch:
         values = [np.arange(*self._first[v : v + 2]) for v in self._network.variable]
         self._value = np.concatenate([np.zeros(0, dtype=np.int64), *values])
         self._weight = np.bincount(self._network.variable, minlength=len(sizes))
+        self._tables = tables
         self._costs, self._barred = self._scale * costs, np.zeros(len(costs), dtype=np.uint8)
         self._barred[list(barred)] = 1
 
     def tree(self) -> tuple[Node, Tree | None]:
         """The root, and its tree; None where the search reached a limit."""
-        node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred, np.zeros_like(self._room))
+        node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred, self._first_factors())
         root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
         return root, self._below(root, node, self._barred, 0)
 
@@ -196,7 +200,7 @@ class BoundSearch:
             sweep(network, True, ended, gone, rest, False, stop)
             if self._rows:
                 left -= factors @ self._takes
-                factors = self._multipliers(rest - factors @ self._takes, removed)
+                factors = self._multipliers(rest - factors @ self._takes, removed, self._owner)
                 left += factors @ self._takes
             found = self._node(np.rint(ended).astype(np.int64), removed, factors)
             before, best = best, sorted([*best, found], key=lambda node: node.bound)[-1:]
@@ -206,17 +210,40 @@ class BoundSearch:
                 break
         return best[0]
 
-    def _multipliers(self, costs: NDArray[np.float64], removed: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Multipliers of the linear constraints, by a linear program over some costs of the values that are left."""
+    def _first_factors(self) -> NDArray[np.int64]:
+        """Multipliers of the linear constraints, by a linear program with a value for each dear tuple of a function."""
+        rows, paid = list[Row](), list[int]()
+        if not self._rows or sum(table.size for _, table in self._tables) > MOST_TUPLES:
+            return np.zeros_like(self._room)
+        for scope, table in self._tables:
+            for cell in np.argwhere(table > 0).tolist():
+                literals, signs = [int(self._first[v]) + a for v, a in zip(scope, cell, strict=True)], [1] * len(cell)
+                if table[*cell] != NEVER:
+                    literals, signs = [*literals, len(self._costs) + 2 * len(paid) + 1], [*signs, -1]
+                    paid.append(self._scale * int(table[*cell]))
+                rows.append(Row(np.array(literals), np.array(signs), len(cell) - 1))
+        more = np.array([[0, cost] for cost in paid], dtype=np.int64).ravel()
+        costs, own = np.concatenate([self._costs, more]), np.arange(len(more)) // 2 + len(self._first) - 1
+        removed = np.concatenate([self._barred, np.zeros(len(more), dtype=np.uint8)])
+        return self._multipliers(costs.astype(np.float64), removed, np.concatenate([self._owner, own]), rows)
+
+    def _multipliers(
+        self, costs: NDArray[np.float64], removed: NDArray[np.uint8], owner: NDArray[np.int64], more: Sequence[Row] = ()
+    ) -> NDArray[np.int64]:
+        """Multipliers of the linear constraints, by a linear program over some costs of the values that are left.
+
+        owner : variable of each value. more : further rows of the linear program.
+        """
         from oocbe.bounds.linear_program import LinearProgram  # loading the solver of linear programs takes a while
 
-        found, most, kept = np.zeros(len(self._rows)), self._limit + self._scale, np.flatnonzero(removed == 0)
-        known, default = np.unique(self._owner[kept], return_index=True)
-        if len(known) == len(self._first) - 1:
-            program = LinearProgram(costs, self._owner, kept[default], removed)
-            if program.add(self._rows) < len(self._rows):
+        count, most, kept = len(self._rows), self._limit + self._scale, np.flatnonzero(removed == 0)
+        found, (known, default) = np.zeros(count), np.unique(owner[kept], return_index=True)
+        if len(known) == owner.max(initial=-1) + 1:
+            program = LinearProgram(costs, owner, kept[default], removed)
+            if program.add(self._rows) < count:
                 return found.astype(np.int64)  # a number is beyond the solver's range
-            found = program.multipliers() if program.solve(math.inf) else program.contradiction(math.inf)
+            program.add(more)
+            found = (program.multipliers() if program.solve(math.inf) else program.contradiction(math.inf))[:count]
             if program.is_infeasible:
                 found *= most / max(float(found.max()), LITTLE)
         return np.minimum(np.rint(found), most).astype(np.int64)

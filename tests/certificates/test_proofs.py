@@ -628,6 +628,24 @@ def test_time_of_the_proof_is_left_by_the_solve(tmp_path: Path, monkeypatch: pyt
     assert CliRunner().invoke(app, words).exit_code == 0 and limits[-1] is not None and 40 < limits[-1] <= 50
 
 
+def test_multipliers_of_limits_follow_from_functions_of_any_arity(tmp_path: Path) -> None:
+    """Without the functions in the first linear program, no value had a cost, and no multiplier was above 0."""
+    generator = np.random.default_rng(0)
+    functions = []
+    for _ in range(24):
+        scope = tuple(sorted(generator.choice(16, int(generator.integers(2, 6)), replace=False).tolist()))
+        functions.append(Function(scope, [[0] * len(scope)], [int(generator.integers(5, 50))], 0))
+    budget = LinearConstraint(tuple(range(16)), (np.array([0, 1]),) * 16, 3)
+    problem = Problem(tuple(Variable(str(v), 2) for v in range(16)), tuple(functions), (), (budget,))
+    formula, best = Formula(problem), oocbe.solve(problem)
+    found = shifts_of(formula, formula.forbidden, int(best.value or 0) - 1, math.inf)
+    assert found is not None and found.tree is not None and found.root.bound > found.scale * int(best.value or 0) // 2
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    oocbe.solve(problem, proof=proof, opb=opb)
+    claim = claim_of(opb, proof)
+    assert claim.lower == claim.upper == best.value
+
+
 def test_costs_beyond_the_limit_leave_out_no_search(tmp_path: Path) -> None:
     problem = random_costs(0, 10, 3, 2, 45)
     dear = (replace(f, values=np.where(f.values >= 19, 10**12, f.values)) for f in problem.functions)
