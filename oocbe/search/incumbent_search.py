@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent, LocalSearch
 
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
-"""Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the problem's layout, and iterations."""
+"""Limits of each search of :meth:`IncumbentSearch.search_a_moment`: seconds, including the layout, and iterations."""
 
 LAST_TUPLES = 20_000
 """Maximum tuples of a problem whose first assignment and bound take less than the grace period of a signal."""
@@ -36,10 +36,13 @@ def offer_first(known: SharedBounds) -> None:
         return
     from oocbe.bounds.estimators import constant_source
     from oocbe.bounds.incumbent import LocalSearch
+    from oocbe.search.dive import offer_dive
 
     with unlimited(), suppress(OocbeError):  # the signal has ended all limits
         if known.lower is None:
             known.raise_lower(constant_source(problem).root, "constant")
+        if known.value is None:
+            offer_dive(known)
         if known.value is None and (found := LocalSearch(problem).run(1e-9, is_interpreted=True)) is not None:
             known.offer(found.value, found.assignment, found.method)
 
@@ -86,9 +89,12 @@ class IncumbentSearch(SubSolver):
             known.offer(found.value, found.assignment, found.method)
 
     def search_a_moment(self) -> None:
-        """Search briefly after the time limit if no search could start: an assignment justifies the small delay."""
+        """Search briefly after the time limit if nothing is found: an assignment justifies the small delay."""
         from oocbe.bounds.incumbent import find_incumbent
+        from oocbe.search.dive import offer_dive
 
+        with suppress(OocbeError), Deadline(LAST_SECONDS):
+            offer_dive(self._known)
         with suppress(OocbeError), Deadline(LAST_SECONDS):
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
             if found is not None:

@@ -1,0 +1,68 @@
+"""A first assignment by a dive, beside all assignments of small problems, and where local search finds none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oocbe.bounds.incumbent import LocalSearch
+from oocbe.bounds.row_tables import ScopeTables
+from oocbe.errors import TimeLimitError
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.dive import Dive
+from oocbe.search.incumbent_search import IncumbentSearch
+from oocbe.search.shared_bounds import SharedBounds
+
+
+def parities(count: int) -> Problem:
+    """Binary variables of which each three neighbours have a given parity: four assignments, far from each other."""
+    random = np.random.default_rng(1)
+    costs = [Function.from_array((v,), random.integers(0, 9, 2)) for v in range(count)]
+    rows = np.array(list(np.ndindex(2, 2, 2)))
+    odd = [rows[rows.sum(axis=1) % 2 == parity] for parity in (0, 1)]
+    tables = [Constraint((v, v + 1, v + 2), odd[random.integers(2)], allowed=True) for v in range(count - 2)]
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(costs), tuple(tables))
+
+
+@pytest.mark.parametrize("keeps_linear", [False, True])
+def test_it_finds_an_assignment_where_there_is_one(random_problem, evaluate_all, keeps_linear):
+    outcomes = set()
+    for seed in range(60):
+        problem = random_problem(seed)
+        tables = ScopeTables.of(problem, keeps_linear)
+        found = Dive(tables).run()
+        assert (found is None) == all(value is None for value in evaluate_all(problem))
+        assert found is None or problem.evaluate(found) == tables.evaluate(found)
+        outcomes.add(found is None)
+    assert outcomes == {False, True}
+
+
+def test_linear_constraints_leave_room_for_the_others():
+    random = np.random.default_rng(3)
+    variables = tuple(Variable(f"x{v}", 3) for v in range(14))
+    scope = tuple(range(14))
+    costs = tuple(Function.from_array((v,), random.integers(0, 9, 3)) for v in scope)
+    amounts = tuple(random.integers(-9, 10, 3) for _ in scope)
+    total = sum(int(a[1]) for a in amounts)
+    sums = (LinearConstraint(scope, amounts, total), LinearConstraint(scope, tuple(-a for a in amounts), -total))
+    problem = Problem(variables, costs, linear_constraints=sums)
+    tables = ScopeTables.of(problem, keeps_linear=True)
+    assert len(tables.linear) == 2
+    assert problem.evaluate(Dive(tables).run()) is not None
+
+
+def test_a_search_after_the_time_limit_satisfies_hard_tables():
+    problem, options = parities(90), SolveOptions(incumbent_seconds=1)
+    assert LocalSearch(problem).run(0.05) is None
+    known = SharedBounds(problem, options.gap, lambda *_: None)
+    IncumbentSearch(problem, options, known).search_a_moment()
+    assert known.value == problem.evaluate(known.assignment)
+
+
+def test_it_ends_at_the_deadline():
+    dive = Dive(ScopeTables.of(parities(90)))
+    with Deadline(0.0), pytest.raises(TimeLimitError):
+        dive.run()
