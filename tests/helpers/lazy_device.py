@@ -34,6 +34,7 @@ def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> L
     monkeypatch.setattr(gpus, "set_limit", lambda limit: device.limits.update({device.number: limit}))
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
     monkeypatch.setattr(in_place, "_pinned", {})
+    monkeypatch.setattr(in_place, "MAPPED_BYTES", 1)
     monkeypatch.setattr(in_place, "PAGE_BYTES", 1)  # small arrays share pages
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)

@@ -220,16 +220,16 @@ def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
 
 def test_other_libraries_copy_any_part_of_an_array_that_was_needed(device, monkeypatch):
     """The driver refuses a copy that begins in pinned memory and ends outside it, or in another step of pinning."""
-    monkeypatch.setattr(backend, "cupy", lambda: device)
     monkeypatch.setattr(in_place, "LEAST_BYTES", 80_000)
     few, many, small = (np.arange(count) for count in (100_000, 100_000, 9_999))
-    pieces = [[few[500:600]], [many[20_000:30_000]], [small], [many[50_000:60_000]]]
-    assert sums_of(device, pieces) == [[int(column.sum())] for (column,) in pieces]
+    pieces = [[few[500:600], many[20_000:50_000], small]]
+    assert sums_of(device, pieces) == [[int(column.sum()) for column in pieces[0]]]
     assert device.pinned.pop(many.ctypes.data) == many.nbytes and few.ctypes.data not in device.pinned
     device.pinned[many.ctypes.data] = many.nbytes
     for whole in (few, many, small):
         for part in (whole, whole[550:], whole[20_500:], whole[:550], whole[-10:]):
             assert device.may_copy(part)
+    monkeypatch.setattr(backend, "cupy", lambda: device)
     for part in (few[7:].reshape(-1, 3), few[:10_000]):
         assert np.array_equal(backend.CudaBackend.upload(part), part)
     assert few.ctypes.data in device.pinned

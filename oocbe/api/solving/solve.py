@@ -147,6 +147,7 @@ def _solved_or_by_logarithms(
         except TimeLimitError:  # the search with bounds still gives one, and an assignment
             if not allows_logarithms(problem, options):
                 raise
+
     def left(least: float) -> float | None:
         return options.time_limit and max(least, options.time_limit - (time.perf_counter() - begin))
 

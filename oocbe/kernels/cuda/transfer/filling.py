@@ -99,14 +99,15 @@ class PoolFilling:
         self._readers.shutdown(wait=True, cancel_futures=True)
 
     def _fill(self, columns: Sequence[Column]) -> _Filled:
-        """Pin arrays where they are, or start threads that copy the columns into pinned memory, in parts."""
-        arrays = [column for column in columns if isinstance(column, np.ndarray)]
+        """Pin arrays where they are, and start threads that copy other columns into pinned memory, in parts."""
         with self._device:
-            if len(arrays) == len(columns) and all(pinned_in_place(array, self._worth) for array in arrays):
-                return _Filled(columns, ())
-            filled = carved(pinned_memory().take(sum(map(room_of, columns))), columns)
+            is_there = [isinstance(c, np.ndarray) and pinned_in_place(c, self._worth) for c in columns]
+            others = [column for column, is_pinned in zip(columns, is_there, strict=True) if not is_pinned]
+            made = carved(pinned_memory().take(sum(map(room_of, others))), others) if others else []
+        rest = iter(made)
+        filled = [column if is_pinned else next(rest) for column, is_pinned in zip(columns, is_there, strict=True)]
         calls: list[tuple[int, Callable[[], None]]] = []
-        for target, column in zip(filled, columns, strict=True):
+        for target, column in zip(made, others, strict=True):
             if isinstance(column, np.ndarray):
                 step = max(LEAST_PART_BYTES, -(-column.nbytes // FILLERS_A_PIECE)) // column.itemsize
                 parts = [slice(low, low + step) for low in range(0, len(column), step)]

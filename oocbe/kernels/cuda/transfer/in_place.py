@@ -7,6 +7,7 @@ by another call. It stays pinned until its deletion, so that later operators on 
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import threading
@@ -16,14 +17,17 @@ from typing import Any
 
 import numpy as np
 from numba.core.runtime._nrt_python import _MemInfo
+from numpy._core.multiarray import get_handler_name
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.transfer.columns import is_pinned
 from oocbe.kernels.cuda.transfer.pinned import pin, unpin
 
-LEAST_BYTES = 1 << 25
-"""Minimum size of an array whose memory is pinned in place: the C library maps such arrays one by one, so that their
-first and last pages have no other memory."""
+LEAST_BYTES = 1 << 22
+"""Minimum size of an array whose memory is pinned in place: copies of smaller ones take less than a millisecond."""
+
+MAPPED_BYTES = 1 << 25
+"""Size from which the C library maps each array by itself, so that its first and last pages have no other memory."""
 
 LEAST_SHARE = 8
 """An array is pinned if one part in this many of it is needed: pinning is so many times as fast as copies into pinned
@@ -31,6 +35,12 @@ memory by a few threads."""
 
 PAGE_BYTES = mmap.PAGESIZE
 """Memory is pinned in whole pages."""
+
+HEADER_BYTES = 16
+"""Bytes of the C library's own before a block of memory."""
+
+_usable_bytes = ctypes.CDLL(None).malloc_usable_size
+_usable_bytes.restype = ctypes.c_size_t
 
 _pinned: dict[int, bool] = {}
 """Arrays that an operator needed, by identity; whether they are pinned."""
@@ -57,11 +67,8 @@ def pinned_in_place(column: NDArray[Any], worth: Container[int]) -> bool:
         if id(owner) not in _pinned:
             if is_pinned(column):  # by its maker
                 return True
-            # Memory of any other object may have further arrays, which begin and end elsewhere, and outlive this one.
-            base = getattr(owner.base, "obj", owner.base)
-            is_own = base is None or isinstance(base, _MemInfo)
-            is_own |= isinstance(base, mmap.mmap) and len(base) == owner.nbytes
-            if id(owner) not in worth or not owner.flags.writeable or not is_own or isinstance(owner, np.memmap):
+            is_plain = owner.flags.writeable and not isinstance(owner, np.memmap)
+            if id(owner) not in worth or not is_plain or not _has_own_pages(owner):
                 return False
             begin = owner.ctypes.data // PAGE_BYTES * PAGE_BYTES
             end = -(-(owner.ctypes.data + owner.nbytes) // PAGE_BYTES) * PAGE_BYTES
@@ -73,6 +80,23 @@ def pinned_in_place(column: NDArray[Any], worth: Container[int]) -> bool:
                 _pinned[id(owner)] = True
             weakref.finalize(owner, _let_go, id(owner), begin).atexit = False
         return _pinned[id(owner)]
+
+
+def _has_own_pages(owner: NDArray[Any]) -> bool:
+    """Whether no other memory is in an array's pages, and no other array over its memory is known to outlive it."""
+    base = getattr(owner.base, "obj", owner.base)
+    if isinstance(base, mmap.mmap):
+        return len(base) == owner.nbytes
+    if base is not None and not isinstance(base, _MemInfo):
+        return False
+    if owner.nbytes >= MAPPED_BYTES:
+        return True
+    if not owner.flags.owndata or get_handler_name(owner) != "default_allocator":
+        return False
+    # The C library's block of memory: whole pages, with a header before the array.
+    begin = owner.ctypes.data
+    end = begin + _usable_bytes(ctypes.c_void_p(begin))
+    return bool((begin - HEADER_BYTES) % PAGE_BYTES == end % PAGE_BYTES == 0)
 
 
 def _let_go(number: int, address: int) -> None:
