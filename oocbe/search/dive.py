@@ -31,7 +31,7 @@ class Dive:
         self._cells = [np.where(part.permitted, part.values - part.least, np.inf) for part in tables.parts]
         self._amounts = [np.concatenate(c.coefficients) for c in tables.linear]
         self._slots = [np.concatenate([np.arange(*starts[v : v + 2]) for v in c.scope]) for c in tables.linear]
-        self._scopes = [part.scope for part in (*tables.parts, *tables.linear)]
+        self._scopes = [*(part.scope for part in tables.parts), *(c.scope for c in tables.linear)]
         self._uses: list[list[int]] = [[] for _ in self._own]
         for number, scope in enumerate(self._scopes):
             for v in scope:
@@ -46,7 +46,7 @@ class Dive:
         failures, is_consistent = 0, self._propagate(range(len(self._scopes)))
         while is_consistent and (self._left > 1).any():
             v = int(np.where(self._left > 1, self._left / self._weight, np.inf).argmin())
-            costs = sum((self._least[number].get(v, 0.0) for number in self._uses[v]), self._own[v])
+            costs = self._own[v] + sum(self._least[number].get(v, 0.0) for number in self._uses[v])
             value = int(costs.argmin())
             decisions.append((len(self._trail), v, value))
             self._keep(v, np.arange(len(costs)) == value)
@@ -98,8 +98,8 @@ class Dive:
         linear = self._tables.linear[number]
         starts = starts_of([len(column) for column in linear.coefficients])
         amounts = self._state[self._slots[number]] + self._amounts[number]
-        least = np.minimum.reduceat(amounts, starts[:-1])
-        return np.split(amounts - np.repeat(least, np.diff(starts)) <= linear.capacity - least.sum(), starts[1:-1])
+        low = np.minimum.reduceat(amounts, starts[:-1])
+        return np.split(amounts - np.repeat(low, np.diff(starts)) <= linear.capacity - low.sum(), starts[1:-1])
 
 
 def offer_dive(known: SharedBounds) -> None:
