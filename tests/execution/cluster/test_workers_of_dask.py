@@ -200,19 +200,25 @@ def test_workers_that_cannot_begin_are_told_of(scratch, monkeypatch):
 
 
 @pytest.fixture
-def client(scratch):
+def shared_scratch(scratch):
+    """Where clusters within this process go; they leave a folder there."""
+    yield scratch
+    shutil.rmtree(scratch / "dask-scratch-space", ignore_errors=True)
+
+
+@pytest.fixture
+def client(shared_scratch):
     """A client of a cluster within this process."""
     import dask
 
     with (
-        dask.config.set({"temporary-directory": str(scratch)}),
+        dask.config.set({"temporary-directory": str(shared_scratch)}),
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as made,
     ):
         yield made
-    shutil.rmtree(scratch / "dask-scratch-space", ignore_errors=True)  # of that cluster
 
 
 def test_a_client_of_ones_own(client, tmp_path):
@@ -240,7 +246,8 @@ def test_many_problems_by_a_client_s_executor(client, tmp_path):
     assert client.status == "running"
 
 
-def test_a_cluster_without_workers(scratch):
+@pytest.mark.usefixtures("shared_scratch")
+def test_a_cluster_without_workers():
     with (
         distributed.LocalCluster(
             n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50, processes=False
