@@ -28,6 +28,7 @@ from contextlib import suppress
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from oocbe.runtime.address_space import LOOPS_BYTES, require
@@ -40,7 +41,8 @@ with data_limit.lifted():
     import numba
 from llvmlite.binding import parse_assembly, parse_bitcode
 from numba.core.caching import _Cache as Cache
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
@@ -87,6 +89,32 @@ def _environment(module: str, constants: Sequence[object], name: str) -> Any:
     made.env_name = name
     Environment._memo[name] = made
     return made
+
+
+class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a loop that only other loops call: they contain it, and it is optimised there alone, not once more
+    for each loop between. Nothing is made for the processor."""
+
+    @property
+    def codegen(self) -> Any:
+        """In place of what keeps the constants of code in object mode."""
+        return SimpleNamespace(set_env=lambda *_: None)
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._compiled_object, self._finalized = b"", True
+
+
+class _HelperCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler of such loops."""
+
+    def __init__(self, typing_context: Any, target_context: Any, library: Any, *others: Any) -> None:
+        library = _HelperLibrary(target_context.codegen(), "helper")
+        library.enable_object_caching()
+        super().__init__(typing_context, target_context, library, *others)
 
 
 class _Cache(Cache):  # type: ignore[misc]
@@ -175,11 +203,22 @@ class _Cache(Cache):  # type: ignore[misc]
         """A saved compilation. Its bitcode, which takes most of the time of loading to parse, is parsed only if another
         loop is compiled that calls this one."""
         name, kind, (code, bitcode) = library
-        symbols = (description.llvm_func_name, description.llvm_cpython_wrapper_name)
-        target_context.codegen()._engine._defined_symbols.update(symbols[: 1 if self._is_helper else 2])
-        made = CompileResult._rebuild(target_context, (name, kind, (code, _EMPTY)), description, *others)
+        codegen = target_context.codegen()
+        context = target_context
+        if self._is_helper:
+            whole = _HelperLibrary(codegen, name)
+            whole._finalized = True
+            context = SimpleNamespace(
+                codegen=lambda: SimpleNamespace(unserialize_library=lambda _: whole),
+                typing_context=target_context.typing_context,
+                get_executable=target_context.get_executable,
+            )
+        else:
+            symbols = (description.llvm_func_name, description.llvm_cpython_wrapper_name)
+            codegen._engine._defined_symbols.update(symbols)
+        made = CompileResult._rebuild(context, (name, kind, (code, _EMPTY)), description, *others)
         made.library._get_module_for_linking = cache(partial(parse_bitcode, bitcode))
-        return made
+        return made._replace(target_context=target_context)
 
     def enable(self) -> None:
         """Nothing: the cache is always on, and a change of the code changes the files' names."""
@@ -301,6 +340,8 @@ def _compiled(function: Function, is_interpreted: bool = True, **settings: Any) 
     """
     folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
     settings |= {"nogil": True, "no_cfunc_wrapper": True}
+    if "no_cpython_wrapper" in settings:
+        settings["pipeline_class"] = _HelperCompiler
     compiled: Any = numba.njit(**settings)(function)
     cache, compile_here = _Cache(function, folders, settings), compiled.compile
     compiled._cache = cache
