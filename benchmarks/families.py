@@ -406,6 +406,17 @@ def sparse(random: Generator, variables: int, values: int, degree: float) -> Pro
     return _problem([values] * variables, functions, [], "sparse")
 
 
+def paid_conflicts(random: Generator, items: int, slots: int, choices: int) -> Problem:
+    """Each item takes one of a few slots; two in one slot pay more than slots differ by, which no value avoids."""
+    wanted = [random.choice(slots, size=choices, replace=False) for _ in range(items)]
+    functions = [_costs((v,), random.integers(0, 100, choices)) for v in range(items)]
+    for u, v in combinations(range(items), 2):
+        is_same = wanted[u][:, None] == wanted[v][None]
+        if is_same.any():
+            functions.append(_costs((u, v), 250 * is_same))
+    return _problem([choices] * items, functions, [], "paid conflicts")
+
+
 def _differ(pairs: Iterable[tuple[int, int]], values: int) -> list[Constraint]:
     return [Constraint(pair, [[a, a] for a in range(values)]) for pair in pairs]
 
@@ -700,6 +711,7 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "fixed distances": (fixed_distances, ((40, 16, 8.0), (60, 20, 10.0), (100, 24, 12.0))),
     "certain grid": (certain_grid, ((18, 0.5), (20, 0.75), (26, 0.75))),
     "arrangement": (arrangement, ((8, 3.0), (9, 3.0), (10, 3.0))),
+    "paid conflicts": (paid_conflicts, ((60, 62, 5),)),
     "triples": (triples, ((15, 4, 40), (20, 3, 60), (25, 3, 70))),
 }
 """Of each family what makes it, and its sizes; a size's seeds are 0, 1, …"""
