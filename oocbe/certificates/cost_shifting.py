@@ -36,8 +36,8 @@ MOST_ROWS = 400_000
 LARGEST_SUM = 2**40
 """Costs that add up to this have no search."""
 
-LATER = 1.0
-"""Time of searches of lower limits, relative to the search before them that did not end."""
+LATER = 2.0
+"""Time of searches of lower limits at most, relative to the search before them that did not end."""
 
 NEAR = 100
 """Part of a limit below which a difference of limits is not worth a search."""
@@ -89,14 +89,15 @@ def shifts_of(
     memory: float = math.inf,
     rows: float = MOST_ROWS,
     cuts: Sequence[Line] = (),
-    proven: int | None = None,
+    proven: int = 0,
+    first: float = 1.0,
 ) -> Shifts | None:
     """Search for a proof that no assignment is feasible with an objective of at most ``most``, which may be infinite;
     None where costs are too large, or the limit is below all of them.
 
     forbidden : scopes, and clauses by row. end : as of :func:`working_time`. memory : bytes of all nodes at most.
     rows : of the functions that take part, at most. cuts : over literals, which take part as linear constraints do.
-    proven : a known lower bound; if the search does not end, others of lower limits follow. None: none follow.
+    proven : a known lower bound. first : share of the time for a search of the limit; lower limits have the rest.
     """
     limit, weights = (int(most), formula.objective) if most < math.inf else (0, {})
     weights = {name: min(c, limit + 1) for name, c in weights.items()}  # more changes nothing
@@ -138,13 +139,14 @@ def shifts_of(
         root, tree = BoundSearch(sizes, costs, tables, taken, scale, barred, limit, end, memory).tree()
         return Shifts(limit if most < math.inf else most, scale, parts, numbers, excluded, root, tree)
 
-    begin, best = working_time(), searched(limit, end)
-    if proven is None or best.tree is not None or most == math.inf:
+    begin = working_time()
+    best = searched(limit, begin + first * (end - begin))
+    if first == 1 or best.tree is not None or most == math.inf:
         return best
     low, high, now = max(proven, -(-best.root.bound // scale)), limit - 1, working_time()
-    last, parts_of_gap = now + LATER * (now - begin), 4
+    last = min(end, now + LATER * (now - begin))
     while high - low >= limit // NEAR and working_time() < last:
-        middle, parts_of_gap = low + (high - low) // parts_of_gap, 2
+        middle = low + (high - low) // 4  # half would mostly be too hard
         found = searched(middle, (working_time() + last) / 2)
         if found.tree is None:
             high = middle - 1

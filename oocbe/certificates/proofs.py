@@ -36,8 +36,8 @@ MOST_ROWS = 1_000_000
 ROWS_A_SECOND = 12_000
 """Expected speed of writing, in rows a second, where a time limit is left; a search and its states take as long."""
 
-SEARCH_SHARE = 0.3
-"""Share of the time that is left of a time limit for a search of the whole, and as much for lower bounds."""
+SEARCH_SHARE = 0.6
+"""Share of the time that is left of a time limit for the second search, before its writing."""
 
 MOST_CONSTRAINTS = 200_000
 """Constraints of a formula at most for which linear programs are made."""

@@ -39,6 +39,10 @@ DELETED = 200
 """Constraints that a line deletes at most."""
 
 
+FIRST_SHARES = (0.75, 0.3)
+"""Share of the time for a search of the limit, before lower ones: of an assignment, and of a bound as the goal."""
+
+
 class TooManyRowsError(Exception):
     """The buckets have more rows than permitted."""
 
@@ -196,8 +200,8 @@ class ProofWriter:
         root: tuple[int, int | None] = 0, None
         if self._contradiction is None and self._end is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
-            limit = min(most, self._goal - 1)
-            found = shifts_of(formula, forbidden, limit, self._end, *self._of_search, self._cuts, self._proven)
+            limit, given = min(most, self._goal - 1), (self._end, *self._of_search, self._cuts, self._proven)
+            found = shifts_of(formula, forbidden, limit, *given, FIRST_SHARES[self._goal < math.inf])
             if found is not None and found.limit == math.inf and found.tree is None:
                 found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, *self._of_search)
                 found = None if found is None else found._replace(tree=None)  # the bound of the root
