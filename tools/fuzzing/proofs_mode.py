@@ -126,7 +126,8 @@ def draw(random: Random) -> Description:
     if random.random() < 0.2 and problem["semiring"] == "min-sum":
         options["ub"] = random.randint(-5, 40)
     compressed = random.choice(("", "", ".gz"))
-    return {"problem": problem, "options": options, "suffix": compressed, "change": random.randint(0, 2**32)}
+    case = {"problem": problem, "options": options, "suffix": compressed, "change": random.randint(0, 2**32)}
+    return {**case, "below": random.randint(0, 6)} if random.random() < 0.25 else case
 
 
 def check(case: Description, folder: Path, tally: Tally) -> None:
@@ -147,7 +148,10 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
         problem = replace(problem, counting=question)
     try:
         verb = oocbe.count if is_counted else oocbe.solve
-        result = verb(problem, proof=proof, opb=opb, **case["options"])
+        if "below" in case:
+            result = _unproven(problem, case, proof, opb)
+        else:
+            result = verb(problem, proof=proof, opb=opb, **case["options"])
     except OocbeError as error:
         is_bounded = is_counted and case["problem"]["upper_bound"] is not None  # sums may reach it
         tally.refused(error, not truth.integral or _is_large(truth) or is_bounded)
@@ -179,6 +183,19 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
         tally.holds("a damaged proof", is_implied(other, claim), f"refused, or implied by {claim}", other)
 
 
+def _unproven(problem: Any, case: Description, proof: Path, opb: Path) -> Any:
+    """The result of a solve as one at a limit, whose bound is some units from the optimum, with its proof."""
+    import oocbe
+    from oocbe.certificates.proofs import ProofTask
+
+    task = ProofTask(problem, oocbe.SolveOptions(**case["options"]), proof, opb)
+    result = oocbe.solve(problem, **case["options"])
+    if result.status == "optimal" and result.value is not None:
+        sign = 1 if result.sense == "min" else -1
+        result = replace(result, status="limit", bound=result.value - sign * case["below"])
+    return task.write(result)[0]
+
+
 def _is_large(truth: Truth) -> bool:
     return truth.magnitude >= 2**53
 
@@ -205,6 +222,10 @@ def check_claim(claim: Any, opb: Path, result: Any, truth: Truth, tally: Tally) 
     if claim.kind != "BOUNDS" or is_infeasible:
         return
     scale, offset = scale_and_offset(opb)
+    if result.status == "limit":
+        least = truth.best * scale - offset
+        tally.holds("bounds", claim.lower <= least <= claim.upper, f"around {least}", claim)
+        return
     found = [None if bound is None else Fraction(bound + offset, scale) for bound in (claim.lower, claim.upper)]
     tally.same("proven bounds", [truth.best, truth.best], found)
     tally.same("value of the result", truth.best, result.value)
