@@ -146,13 +146,15 @@ def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTa
 
 
 def check_values(*tables: AnyTable) -> None:
-    """Refuse paths (UsageError), and tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
+    """Refuse what is no table (UsageError), and numbers in memory that none can hold (:mod:`oocbe.tables.numbers`).
 
     What is packed or on disk was refused when it was packed or written.
     """
     for table in tables:
         if isinstance(table, str | Path):
             raise UsageError(f"{table}: a path, and no table; open it: oocbe.StoredTable.open({str(table)!r})")
+        if not hasattr(table, "layout"):
+            raise UsageError(f"an operator takes tables, not {type(table).__name__}; make one (oocbe.Table.from_arrow)")
         if isinstance(table, Table | CompleteTable):
             kind = "table" if isinstance(table, Table) else "complete table"
             check_numbers(f"{kind} over {table.scope}", table.values, table.semiring)

@@ -70,13 +70,7 @@ _PARTIAL = frozenset(["element", "nd_element", "div", "mod"])
 _NOWHERE = object()
 """The state of a walk that has left an automaton."""
 
-_OF_THE_MODEL = {
-    "semiring": "the model has an objective, or none",
-    "ub": "add it as a constraint of the model",
-    "hint": "use solution_hint()",
-    "k": "use solution_limit",
-    "problem": "the model is the problem",
-}
+_OF_THE_MODEL = frozenset(["semiring", "ub", "hint", "k", "problem"])
 """Arguments of the library's functions that would give answers about something other than the model."""
 
 MOST_LISTED = 2**22
@@ -405,8 +399,9 @@ def _refused(own: Any) -> Iterator[None]:
 
 def _checked(time_limit: Any, options: dict[str, Any]) -> Callable[[], float | None]:
     """Check a call's arguments; return a function that gives the remaining time. ValueError or NotSupportedError."""
-    for name in _OF_THE_MODEL.keys() & options:
-        raise NotSupportedError(f"oocbe: {name}={options[name]!r} is no option here: {_OF_THE_MODEL[name]}")
+    if own := _OF_THE_MODEL & options.keys():
+        known = "the model has it, or solution_hint() and solution_limit"
+        raise NotSupportedError(f"oocbe: {min(own)} is no option here: {known}")
     if time_limit is not None and not (isinstance(time_limit, Real) and float(time_limit) > 0):
         raise ValueError(f"time_limit: {time_limit!r} is not a number of seconds above 0")
     if options.pop("assumptions", None) is not None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from oocbe.api.contraction import ContractionPath, Contractions, Expression, Positions, cells_along, path_of
 from oocbe.errors import ResourceError, UsageError
+from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
 from oocbe.tables.common_domains import limit_of
 from oocbe.tables.complete import CompleteTable
@@ -136,12 +137,7 @@ def _as_operand(operand: Any) -> Any:
     """A table, a sparse array, a DataArray, or a NumPy array."""
     if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand) or _is_labelled(operand):
         return operand
-    if isinstance(operand, np.ma.MaskedArray) and operand.mask.any():
-        raise UsageError("einsum: an operand has masked entries; fill them with the semiring's zero")
-    try:
-        return np.asarray(operand)
-    except ValueError as error:  # lists of different lengths
-        raise UsageError(f"einsum: an operand is no array: {error}") from None
+    return as_array("einsum: an operand", operand)
 
 
 def _is_sparse(operand: Any) -> bool:

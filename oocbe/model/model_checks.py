@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,15 +76,20 @@ def as_default(what: str, value: object) -> int | float | None:
     return number
 
 
+def as_array(what: str, values: object) -> NDArray[Any]:
+    """An array; ModelError for lists of different lengths, and for masked entries: hidden values would be used."""
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise ModelError(f"{what}: some are masked; fill them, or leave them out")
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ModelError(f"{what}: rows of different lengths ({error})") from None
+
+
 def as_values(what: str, values: ArrayLike) -> Values:
     """An array of int64 or float64 with exactly the given numbers (64-bit and shorter floats; infinite ones
     included)."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # lists of different lengths
-        raise ModelError(f"{what}: {error}") from None
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        raise ModelError(f"{what}: some are masked; fill them, with inf where an assignment is infeasible")
+    array = as_array(what, values)
     if isinstance(values, np.ndarray):
         listed = array.dtype.kind == "O"
     elif array.size == 0:

@@ -20,6 +20,7 @@ from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
+from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
 from oocbe.runtime.deadline import check_deadline
@@ -135,7 +136,7 @@ class CompleteTable(Cells):
         ModelError : inconsistent shapes, or numbers that tables cannot represent (:mod:`oocbe.tables.numbers`).
         ValueRangeError : an integer too large to distinguish from infeasible values.
         """
-        dense = np.asarray(array)
+        dense = as_array(f"complete table over {tuple(scope)}", array)
         layout = Layout(tuple(scope), dense.shape)
         mask = np.ones(dense.shape, dtype=bool) if feasible is None else np.asarray(feasible, dtype=bool)
         if mask.shape != dense.shape:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.model_checks import as_integer
 from oocbe.model.semiring import Semiring
 
 Label: TypeAlias = str | int | bool
@@ -107,7 +108,7 @@ class Layout:
         if len(set(self.scope)) != len(self.scope):
             raise ModelError(f"a variable occurs twice in scope {self.scope}")
         for name, size in zip(self.scope, self.sizes, strict=True):
-            if not 1 <= size <= 1 << 62:
+            if not 1 <= as_integer(f"variable {name}: the size of a domain", size) <= 1 << 62:
                 raise ModelError(f"variable {name}: domain size {size} is outside 1 .. 2^62")
         for name, labels in self.labels.items():
             if len(labels) != self.sizes[self.place(name)]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
+from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.runtime.framed import module_of_frames
 from oocbe.runtime.pictures.shown import Shown
@@ -320,10 +321,7 @@ class Table(Shown, Exchanged):
 
 def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Rows int64 (rows, variables) and their values (rows,); ModelError for other shapes or types."""
-    try:
-        rows, numbers = np.asarray(tuples), np.asarray(values)
-    except ValueError as error:
-        raise ModelError(f"table over {layout.scope}: rows of different lengths ({error})") from None
+    rows, numbers = (as_array(f"table over {layout.scope}", given) for given in (tuples, values))
     if rows.size == 0 and numbers.size == 0:
         rows = np.empty((0, len(layout.scope)), dtype=np.int64)
     if rows.shape != (len(rows) if rows.ndim else 0, len(layout.scope)) or numbers.shape != (len(rows),):

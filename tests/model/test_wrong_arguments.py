@@ -39,12 +39,15 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: problem({"a": 2, "b": 2}), r"problem: variables: 'a' is no oocbe.Variable"),
         (lambda: oocbe.Problem(PAIR, [[0, 3]]), r"functions: \[0, 3\] is no oocbe.Function"),  # type: ignore[list-item]
         (lambda: problem(scope=("a", "b")), r"its position in the problem, must be an integer, not 'a'"),
-        (lambda: problem(costs=[[1, 2], [3]]), r"function over \(0, 1\): values: setting an array element"),
+        (lambda: problem(costs=[[1, 2], [3]]), r"function over \(0, 1\): values: rows of different lengths"),
         (lambda: problem(costs=[[1, None], [3, 4]]), r"numbers, not Python objects such as None"),
         (lambda: problem(costs=[[1, Decimal("1.5")], [3, 4]]), r"such as Decimal\('1.5'\)"),
-        (lambda: problem(costs=np.ma.masked_array(COSTS, [[1, 0], [0, 0]])), r"some are masked; fill them, with inf"),
+        (lambda: problem(costs=np.ma.masked_array(COSTS, [[1, 0], [0, 0]])), "some are masked; fill them"),
         (lambda: oocbe.Variable(None, 2), "variable None: a name must be text"),  # type: ignore[arg-type]
         (lambda: oocbe.k_best(problem(), 2.5), "k must be an integer, not 2.5"),  # type: ignore[arg-type]
+        (lambda: oocbe.Table.from_rows({"a": 2}, [[1]], np.ma.masked_array([5], [1])), "some are masked"),
+        (lambda: oocbe.CompleteTable.from_array("a", np.ma.masked_array([5, 6], [1, 0])), "some are masked"),
+        (lambda: oocbe.Table.from_rows({"a": 2.5}, [[1]], [5]), "variable a: the size of a domain must be an integer"),  # type: ignore[dict-item]
         (lambda: Dcop(problem(), ("x", "y"), ("x", "y")), "owner of a, its position among the agents, must be an"),  # type: ignore[arg-type]
         (lambda: list(oocbe.solve_many([problem()], jobs="2")), "jobs must be an integer"),  # type: ignore[arg-type]
     ],
@@ -60,6 +63,7 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: problem(semiring="tropical"), "unknown semiring 'tropical'; known: min-sum"),
         (lambda: oocbe.solve(problem(), {"memory": "1GiB"}), r"options: .* give each by its name"),  # type: ignore[arg-type]
         (lambda: oocbe.solve(problem(), evidence=[("a", 1)]), "give values by name, {'rain': 'yes'}"),  # type: ignore[list-item]
+        (lambda: oocbe.maximise([1], "a"), "an operator takes tables, not list"),  # type: ignore[call-overload]
         (lambda: oocbe.JunctionTree(problem()).observe("a"), "'a': give values by name"),  # type: ignore[arg-type]
         (lambda: oocbe.marginals(problem(), temperature="1"), "temperature: '1' is no number above 0"),  # type: ignore[arg-type]
         (lambda: oocbe.bound(problem(), 2.5), "z: 2.5 is neither auto nor a number"),  # type: ignore[arg-type]
