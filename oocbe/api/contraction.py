@@ -166,6 +166,9 @@ def cells_along(table: CompleteTable, names: Sequence[str]) -> NDArray[Any]:
     return array.transpose([order.index(name) for name in names])
 
 
+MOST_SLICES = 4096
+"""Slices of an einsum at most."""
+
 PAIRS = 64
 """Operands up to which all pairs are candidates of a greedy step; beyond, only pairs with a common index."""
 
@@ -340,6 +343,32 @@ def _path(expression: Expression, steps: Sequence[Positions]) -> ContractionPath
     if not made or set(left[0]) != set(expression.output):
         contract((0,))
     return ContractionPath(expression, tuple(made))
+
+
+def sliced_path(path: ContractionPath, memory: int) -> tuple[list[str], ContractionPath]:
+    """Indices, and the same steps without them, which fit the memory, and join no more for all their values together.
+
+    No indices: the steps fit as they are, or there are none such.
+    """
+    output, sizes, names, rest = path.expression.output, path.expression.sizes, list[str](), path
+
+    def needed(step: Contraction) -> int:
+        return sum(_cells_of(own, sizes) for own in (*step.inputs, step.output))
+
+    while (most := max(map(needed, rest.steps))) * 8 > IN_MEMORY_SHARE * memory:
+        operands, found = rest.expression.operands, []
+        for name in {name for step in rest.steps if needed(step) == most for own in step.inputs for name in own}:
+            if name not in output and all(own.count(name) < 2 for own in operands):
+                others = tuple(tuple(other for other in own if other != name) for own in operands)
+                made = _path(Expression(others, output, sizes), [step.positions for step in path.steps])
+                slices = _cells_of([*names, name], sizes)
+                if slices <= MOST_SLICES and made.joined * slices <= path.joined * 1.01:
+                    found.append((max(map(needed, made.steps)), name, made))
+        if not found:
+            return [], path
+        _, name, rest = min(found)
+        names.append(name)
+    return names, rest
 
 
 def _kept(inputs: Sequence[Sequence[str]], others: Sequence[Sequence[str]], output: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.api.contraction import ContractionPath, Contractions, Expression, Positions, cells_along, path_of
+from oocbe.api.contraction import (
+    ContractionPath,
+    Contractions,
+    Expression,
+    Positions,
+    cells_along,
+    path_of,
+    sliced_path,
+)
 from oocbe.errors import ResourceError, UsageError
 from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
@@ -61,8 +69,8 @@ def einsum(
     semiring : ``sum-product``, ``max-plus``, ``min-plus``, ``max-times``, ``log`` (log-sum-exp), ``or-and``, or a
         :class:`oocbe.Semiring` or its name.
     optimize : see :func:`einsum_path`.
-    memory : limit of tables in bytes, or text such as ``4GiB``; larger intermediate results go to a scratch folder.
-        None: 80 % of the machine's.
+    memory : limit of tables in bytes, or text such as ``4GiB``. Beyond it, the steps are done for each value of
+        indices that cost no further work, of dense floats, or through a scratch folder. None: 80 % of the machine's.
     backend : ``cpu``, ``cuda`` or ``auto``.
     output : a path for the result as a stored table; needed if the result exceeds the memory.
     return_argmax : whether also to return, for each eliminated index, its value in the best assignment of each output
@@ -90,9 +98,12 @@ def einsum(
     arrays = [_as_operand(a.transpose(*names).data) if _is_labelled(a) else a for a, names in named]
     if return_argmax and not (chosen.selects and all(isinstance(a, np.ndarray) for a in arrays)):
         raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
-    is_boolean = semiring == "or-and"
+    limit, is_boolean = limit_of(memory), semiring == "or-and"
+    if output is None and not (return_argmax or is_boolean) and all(_is_dense_float(a) for a in arrays):
+        sliced, rest = sliced_path(path, limit)
+        if sliced:
+            return label(_by_slices(sliced, parsed, rest, arrays, chosen, limit, backend))
     tables = [_table(a, names, chosen, is_boolean) for a, names in zip(arrays, parsed.operands, strict=True)]
-    limit = limit_of(memory)
     with ExitStack() as closed:
         steps = Contractions(path, limit, backend, closed)
         made = steps.run(tables, output, return_argmax)
@@ -147,6 +158,28 @@ def _is_sparse(operand: Any) -> bool:
 def _is_labelled(operand: Any) -> bool:
     """Whether it is a DataArray, which needs no import of xarray: it was imported before."""
     return "xarray" in sys.modules and isinstance(operand, sys.modules["xarray"].DataArray)
+
+
+def _is_dense_float(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f"
+
+
+def _by_slices(
+    sliced: Sequence[str], whole: Expression, path: ContractionPath, arrays: Sequence[NDArray[Any]],
+    semiring: Semiring, memory: int, backend: str | None,
+) -> NDArray[Any]:  # fmt: skip
+    """The result of dense operands, along a path for each combination of values of the sliced indices."""
+    total = None
+    for values in np.ndindex(*(whole.sizes[name] for name in sliced)):
+        at = dict(zip(sliced, values, strict=True))
+        cut = [a[tuple(at.get(n, slice(None)) for n in own)] for a, own in zip(arrays, whole.operands, strict=True)]
+        tables = [
+            _table(np.asarray(a), own, semiring, False) for a, own in zip(cut, path.expression.operands, strict=True)
+        ]
+        with ExitStack() as closed:
+            part = _array(Contractions(path, memory, backend, closed).run(tables, None), whole.output, memory)
+        total = part if total is None else semiring.marginalise(total, part)
+    return np.asarray(total)
 
 
 def _labelling(arrays: Sequence[Any], output: Sequence[str]) -> Callable[[Any], Any]:

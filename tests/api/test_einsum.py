@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe import CompleteTable
-from oocbe.api.contraction import Contractions
+from oocbe.api.contraction import Contractions, sliced_path
 from oocbe.errors import ModelError, ResourceError, UsageError
 
 OPERATIONS = {
@@ -265,6 +265,26 @@ def test_results_that_wait_for_later_steps_count_against_the_memory(monkeypatch)
     found = oocbe.einsum(",".join(2 * letters) + "->", *vectors, optimize=path, memory="8MiB")
     expected = np.prod([one @ two for one, two in zip(vectors[:16], vectors[16:], strict=True)])
     assert float(found) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("semiring", ["sum-product", "max-plus", "min-plus", "log"])
+def test_steps_beyond_the_memory_are_done_value_by_value_where_that_costs_nothing(semiring, monkeypatch):
+    """The octahedron took two minutes through scratch files; each of its large steps has the indices d, g and i."""
+    random, text = np.random.default_rng(8), "abcd,aefg,behi,cfjk,dhjl,gikl->"
+    arrays = [random.random((6,) * 4) for _ in range(6)]
+    expected = {output: oocbe.einsum(text + output, *arrays, semiring=semiring) for output in ("", "ak")}
+    wide, steps = [random.random((200, 200)) for _ in range(4)], [(0, 1), (0, 2), (0, 1)]
+    chain = oocbe.einsum("ij,jk,kl,lm->im", *wide, semiring=semiring, optimize=steps)
+    used, scratch = [], Contractions._scratch
+    monkeypatch.setattr(Contractions, "_scratch", lambda steps: used.append(1) or scratch(steps))
+    for output, value in expected.items():
+        assert sliced_path(oocbe.einsum_path(text + output, *arrays), 1 << 20)[0]
+        found = oocbe.einsum(text + output, *arrays, semiring=semiring, memory="1MiB")
+        np.testing.assert_allclose(found, value, rtol=1e-10)
+    assert not used
+    found = oocbe.einsum("ij,jk,kl,lm->im", *wide, semiring=semiring, optimize=steps, memory="1MiB")
+    np.testing.assert_allclose(found, chain, rtol=1e-10)
+    assert used  # each index is in two of the steps, and its values by themselves would repeat the third
 
 
 def test_results_beyond_the_memory_go_through_scratch_files_and_to_the_output(tmp_path):
