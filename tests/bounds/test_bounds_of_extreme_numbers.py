@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.bounds import forbidden as forbidden_module
 from oocbe.bounds.costly_tuples import CostlyTuples
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.bounds.relaxation import row_terms
@@ -194,3 +195,15 @@ def test_few_of_the_sets_that_a_long_linear_constraint_forbids_are_listed():
     variables = tuple(Variable(f"x{v}", 2) for v in range(count))
     forbidden = forbidden_sets(Problem(variables, functions, linear_constraints=(long, short)))
     assert [sets.tolist() for sets in forbidden.larger] == [[[1, 3, 5]]]
+
+
+def test_sets_of_which_there_are_too_many_are_not_compared(monkeypatch):
+    """Demands of rosters forbid hundreds of thousands of sets, more than a linear program takes."""
+    values = tuple(Variable(f"x{v}", 2) for v in range(8))
+    few = LinearConstraint(tuple(range(8)), (np.array([0, 1]),) * 8, 3)  # forbids 70 sets of four values
+    problem, compared = Problem(values, linear_constraints=(few,)), []
+    monkeypatch.setattr(forbidden_module, "_irredundant", lambda sets, *_: compared.append(len(sets)) or sets)
+    monkeypatch.setattr(forbidden_module, "MOST_SETS", 10)
+    assert not forbidden_sets(problem).larger and not compared
+    monkeypatch.setattr(forbidden_module, "MOST_SETS", 70)
+    assert len(forbidden_sets(problem).larger[0]) == 70
