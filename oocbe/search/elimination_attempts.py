@@ -1,4 +1,4 @@
-"""Attempts at elimination without bounds, of a whole problem or of what reduction left of it.
+"""Attempts at elimination without bounds.
 
 Bounds settle some problems at once and leave a wide gap on others (costs over dense networks, logarithms of
 probabilities); which case applies is unpredictable. So the portfolio attempts elimination when the other solvers have
@@ -6,9 +6,7 @@ spent a time related to its estimate. An attempt may take a few times the estima
 next limit is longer by a factor. The total time is a few times that of the better method, however wrong the estimate is
 (as for restarts: Luby, Sinclair, Zuckerman, *Optimal Speedup of Las Vegas Algorithms*, 1993).
 
-Reduction (:mod:`oocbe.bounds.row_reduction`) can remove most of a problem: of a pedigree with 920 variables 147 are
-left, and tables over them have a million cells instead of 2**83. The optimum of the reduced problem is that of the
-whole; postsolve completes its assignment. The constants are in :class:`oocbe.model.settings.tuning.Tuning`.
+The constants are in :class:`oocbe.model.settings.tuning.Tuning`.
 """
 
 from __future__ import annotations
@@ -19,11 +17,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from oocbe.bounds.row_reduction import Reduction
-from oocbe.bounds.row_tables import LISTED_SHARE
-from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forms import expected_work, supported_representations
-from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order import (
     CRITERIA,
@@ -37,18 +31,17 @@ from oocbe.elimination.orders.order import (
 )
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.race import Race, RaceWinner
-from oocbe.elimination.runs.durability import Run, read_choices
+from oocbe.elimination.runs.durability import read_choices
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
-from oocbe.model.semiring import MIN_SUM, Semiring
+from oocbe.model.semiring import Semiring
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Statistics, SubSolver
+from oocbe.search.subsolver import SubSolver
 
 Eliminate = Callable[[list[OrderChoice], Deadline], Result | None]
 """Eliminates along one of several orders; raises TimeLimitError when its deadline comes. None: no result of its own."""
@@ -226,59 +219,3 @@ class EliminationAttempts(SubSolver):
         dtype = value_dtype(problem, self._semiring)
         predicted = (best.order, best.separators, best.predicted_rows, dtype, self._tables)
         return expected_work(problem.sizes, *predicted, self._options.memory_limit, speed.cells_a_row) / speed.rows
-
-
-class ReducedElimination(EliminationAttempts):
-    """Attempts at elimination of what reduction left.
-
-    There is none if a run stores messages for resumption (only elimination of the whole problem can be resumed), or if
-    the reduced problem takes too much memory.
-
-    reduction : of the problem. options : of the solve. known : updated.
-    """
-
-    def __init__(self, reduction: Reduction, options: SolveOptions, known: SharedBounds) -> None:
-        tables = reduction.tables
-        is_small = tables.listed_bytes <= LISTED_SHARE * message_memory(options)
-        is_possible = options.workdir is None and not tables.is_impossible and is_small
-        fixed = (MIN_SUM, options, known, self._publish)
-        super().__init__(tables.as_problem, *fixed, is_possible=is_possible)
-        self._reduction = reduction
-        self._winner: RaceWinner | None = None
-
-    def report(self, statistics: Statistics) -> None:
-        """Add its summary to ``statistics`` if it has ended."""
-        if self._winner is None:
-            return
-        outcome = self._winner.outcome
-        sentence = f"what reduction left was eliminated, {self._reduction.summary}"
-        statistics.bounds = "; ".join(filter(None, (statistics.bounds, sentence)))
-        statistics.width = outcome.width
-        statistics.total_rows += outcome.total_rows
-        statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
-
-    def _publish(self, choices: list[OrderChoice], deadline: Deadline) -> None:
-        """Eliminate along the best order if all messages fit in memory, and publish the optimum."""
-        known, options = self._known, self._options
-        memory = message_memory(options)
-        choice = choices[0]
-        if sum(choice.predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
-            return  # the estimate does not cover messages on disk
-        run = Run(self._problem, options)
-        run.memory = memory
-        engine = engine_for(options, deadline)
-        race = Race(self._problem, MIN_SUM, [choice], options.dominance, run, engine, tables=options.tables)
-        for attempt in race.rounds():
-            with attempt:
-                attempt.outcome = attempt.forward.run(may_forget=True)
-        winner = race.winner
-        assert winner is not None
-        with winner.store:
-            outcome, why = winner.outcome, "elimination of what reduction left"
-            if outcome.value is None:
-                known.raise_lower(known.upper_bound, why)
-            else:
-                rest = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, deadline)
-                known.offer(outcome.value, self._reduction.complete(rest), why)
-                known.raise_lower(outcome.value, why)
-        self._winner = winner

@@ -91,9 +91,8 @@ HEAD_START = 0.25
 """Seconds of depth-first search before all other solvers. It closes cliques, colourings, warehouses and satisfiability
 in 0.1 to 0.5 s."""
 
-FIRST_SECONDS, LINEAR_FIRST_SECONDS = 2.0, 0.5
-"""Virtual time, in seconds, at which bounds join the searches, and at which they join a depth-first search with linear
-constraints, which has no other solver beside it."""
+FIRST_SECONDS = 2.0
+"""Virtual time, in seconds, at which bounds join the searches."""
 
 TERMS = {
     "depth": Terms(soon=4.0),
@@ -102,8 +101,6 @@ TERMS = {
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others. While it
     # leads it has two thirds of the time: it may lead for long where depth-first search ends first.
     "subproblems": Terms(share=0.5, after=1.0, leading=4.0),
-    # Its estimate is right within a small factor, so an attempt may start after as long.
-    "reduced": Terms(after=HEAD_START),
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
     # Depth-first search soon finds better assignments than local search.

@@ -2,10 +2,9 @@
 
 Depth-first search (:mod:`oocbe.search.depth_search`) orders the variables anew in each node. Subproblems are solved for
 the lower bound (:mod:`oocbe.search.subproblems`), neighbourhoods for the incumbent
-(:mod:`oocbe.search.neighbourhoods`). What reduction leaves is eliminated (:mod:`oocbe.search.elimination_attempts`).
-:mod:`oocbe.search.portfolio` gives them time, beside bounds and elimination.
+(:mod:`oocbe.search.neighbourhoods`). :mod:`oocbe.search.portfolio` gives them time, beside bounds and elimination.
 
-Problems with linear constraints over many variables get no subproblems and no elimination of what reduction leaves.
+Problems with linear constraints over many variables get no subproblems.
 Packing problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first
 search. If a packing problem is a graph of values, a search for stable sets replaces depth-first search and runs briefly
 before everything else (:mod:`oocbe.search.stable_set_search`).
@@ -24,7 +23,7 @@ from oocbe.elimination.engine.consumption import left_out
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.portfolio import FIRST_SECONDS, HEAD_START, LINEAR_FIRST_SECONDS, TERMS, Portfolio
+from oocbe.search.portfolio import FIRST_SECONDS, HEAD_START, Portfolio
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics
 
@@ -55,8 +54,6 @@ class Searches:
     Attributes
     ----------
     form : the problem in the forms of the searches. portfolio : of the searches; others may join it.
-    order_seconds : time of the order search on the full problem.
-        Orders of the reduced problem take as long; they are not searched before the searches have used that time.
     """
 
     def __init__(
@@ -70,15 +67,14 @@ class Searches:
         self._options, self._known = options, known
         self.form = RowProblem(problem, reduction)
         self.portfolio = Portfolio(known, deadline)
-        self.order_seconds = 0.0
         self._is_open = options.bounds == "auto" and options.order == "auto"
         self._is_laid_out = self._is_small = False
 
     @property
     def seconds(self) -> float:
-        """Time of all searches and of the elimination of the reduced problem."""
+        """Time of all searches."""
         members = self.portfolio.members
-        return sum(members[name].solver.seconds for name in (*SEARCHES, "reduced") if name in members)
+        return sum(members[name].solver.seconds for name in SEARCHES if name in members)
 
     def load(self) -> None:
         """Lay out the tables and load the compiled loops, outside the measured time."""
@@ -112,9 +108,6 @@ class Searches:
         if not self._is_laid_out:
             self._is_laid_out = True
             self._add_searches()
-        members = self.portfolio.members
-        if "reduced" in members:
-            members["reduced"].terms = replace(TERMS["reduced"], after=max(HEAD_START, self.order_seconds))
 
     def join_bounds(self) -> None:
         """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;
@@ -130,7 +123,10 @@ class Searches:
     @property
     def waits_for_bounds(self) -> bool:
         """Whether the first bound comes before the searches."""
-        return (self.form.is_packing and not self._is_small) or self.form.graph is not None
+        from oocbe.bounds.forbidden import MOST_LITERALS
+
+        has_program = sum(self.form.problem.sizes) <= MOST_LITERALS
+        return (self.form.is_packing and has_program and not self._is_small) or self.form.graph is not None
 
     @property
     def first_seconds(self) -> float:
@@ -139,7 +135,7 @@ class Searches:
             return FIRST_SECONDS
         if self.waits_for_bounds or not self.portfolio.members:
             return 0.0
-        return FIRST_SECONDS if "reduced" in self.portfolio.members else LINEAR_FIRST_SECONDS
+        return FIRST_SECONDS
 
     def _add_searches(self) -> None:
         known, options, add = self._known, self._options, self.portfolio.add
@@ -154,7 +150,6 @@ class Searches:
         # An easy solve ends before these are needed.
         from oocbe.bounds.clique_variables import with_clique_variables
         from oocbe.search.depth_search import DepthSearch
-        from oocbe.search.elimination_attempts import ReducedElimination
         from oocbe.search.neighbourhoods import Neighbourhoods
         from oocbe.search.subproblems import SubproblemSearch
 
@@ -163,7 +158,6 @@ class Searches:
         add("depth", depth)
         add("neighbourhoods", Neighbourhoods(depth, known))
         if not self.form.is_packing and not reduction.tables.linear:
-            add("reduced", ReducedElimination(reduction, options, known))
             add("subproblems", SubproblemSearch(reduction.tables, known, int(DEPTH_MEMORY / 2 * memory)))
 
     def report(self, statistics: Statistics) -> None:

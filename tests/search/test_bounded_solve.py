@@ -24,7 +24,6 @@ from oocbe.model.results.result import Result
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import current
 from oocbe.search import bounded, depth_search, incumbent_search, presolve
-from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.incumbent_search import IncumbentSearch
 from oocbe.search.portfolio import Portfolio
 from tests.helpers.effort import examples
@@ -240,7 +239,6 @@ def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     problem = chain(60, 6)
     found = out_of_time_after(1, monkeypatch)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
-    monkeypatch.setattr(ReducedElimination, "is_available", False)
     monkeypatch.setattr(presolve, "LARGEST", 0)
     result = solve(problem, time_limit=60, incumbent_seconds=1)
     assert result.status == "limit"
@@ -257,7 +255,6 @@ def test_a_time_limit_stops_what_has_no_incumbent():
 
 @pytest.mark.parametrize("gap", ["100%", 100_000])
 def test_a_gap_ends_the_search(gap, monkeypatch):
-    monkeypatch.setattr(ReducedElimination, "is_available", False)  # it would close the gap at once
     problem = chain(60, 6)
     result = solve(problem, gap=gap, incumbent_seconds=0.5, tables="incomplete")
     assert (result.status, result.exit_code) == ("limit", 20)

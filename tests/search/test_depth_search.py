@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bounds import row_tables
+from oocbe.bounds import forbidden, row_tables
 from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -28,7 +28,6 @@ from oocbe.search import depth_search, depth_tree, depth_worker, searches
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root
 from oocbe.search.depth_worker import Worker
-from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.kernels.cpu.depth_first import (
     AFTER,
     BEFORE,
@@ -359,7 +358,6 @@ def test_the_deadline_ends_it():
 
 
 def test_it_ends_a_solve_by_itself(monkeypatch):
-    monkeypatch.setattr(ReducedElimination, "is_available", False)
     problem = parity_checks(12, 8, 1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     Searches(problem, SolveOptions(), known, Deadline()).first(math.inf)
@@ -435,6 +433,16 @@ def test_supply_of_few_near_stores_is_searched_before_linear_programs():
         known.offer(found.value, found.assignment, "local search")
         rounds.join_bounds()
         assert rounds.waits_for_bounds != is_first
+
+
+def test_supply_of_too_many_values_for_a_linear_program_of_values_is_searched_first(monkeypatch):
+    """Warehouses of 72 places and 144 stores waited for dual ascent, and did not end in 20 s."""
+    problem, best = warehouses(10, FEW_EXCLUDED // 10 + 1, 1)
+    rounds = Searches(problem, SolveOptions(), SharedBounds(problem, NO_GAP, lambda *_: None), Deadline())
+    assert rounds.waits_for_bounds
+    monkeypatch.setattr(forbidden, "MOST_LITERALS", sum(problem.sizes) - 1)
+    assert not rounds.waits_for_bounds
+    assert oocbe.solve(problem).value == best
 
 
 def test_supply_of_many_rows_is_not_eliminated_first():

@@ -18,7 +18,6 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import bounded, portfolio, row_results, searches
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.portfolio import FIRST_SECONDS, PARAMETERS
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
@@ -34,7 +33,6 @@ A_STEP = replace(PARAMETERS, slice_seconds=1e-9)
 @pytest.fixture(autouse=True)
 def searches_alone(monkeypatch):
     """Without elimination of what reduction leaves, which would come first in problems as small as these."""
-    monkeypatch.setattr(ReducedElimination, "is_available", False)
 
 
 def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):

@@ -261,7 +261,7 @@ class _Solving:
                 raise  # no time is left to load the search with bounds
             except TimeLimitError:
                 choices = []  # the search with bounds gives bounds, and an assignment
-            rows.order_seconds = spent = working_time() - begin - rows.seconds
+            spent = working_time() - begin - rows.seconds
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 result = self._eliminate_easily(choices, spent, found)
                 if result is not None and rows.summary:
