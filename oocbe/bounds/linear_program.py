@@ -60,7 +60,7 @@ class LinearProgram:
         if 0 < largest < LEAST_OBJECTIVE:
             self.unit = largest
         self._constant = float(costs[default].sum())
-        self._highs = _quiet()
+        self._highs = quiet_solver()
         count = len(self._literals)
         self._upper = 1.0 - removed[self._literals].astype(np.float64)
         self._highs.addVars(count, np.zeros(count), self._upper)
@@ -156,7 +156,7 @@ class LinearProgram:
         They are the dual solution of a program without costs in which one common slack relaxes all rows.
         """
         count, columns = len(self.rows), len(self._literals)
-        highs = _quiet()
+        highs = quiet_solver()
         highs.passModel(self._highs.getLp())
         highs.changeColsCost(columns, np.arange(columns, dtype=np.int32), np.zeros(columns))
         every = np.arange(count, dtype=np.int32)
@@ -203,7 +203,7 @@ class LinearProgram:
         return len(drop)
 
 
-def _quiet() -> highspy.Highs:
+def quiet_solver() -> highspy.Highs:
     """A silent solver with one thread; a signal to the calling thread interrupts it."""
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)

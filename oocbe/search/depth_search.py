@@ -14,6 +14,9 @@ search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybr
 decomposition for weighted CSP*). Path ends are counted, not nodes, as assignments are found at ends. The least bound of
 all open nodes is a lower bound on the optimum.
 
+A search that takes long solves the linear program of its root (:mod:`oocbe.search.root_program`), from whose costs all
+nodes of the heap go on.
+
 Any thread can search nodes of the heap: after a tenth of a second all threads do
 (:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open. A node is stored as its
 decisions, which are valid below any root, so nodes created below one incumbent can be continued from the root of a
@@ -27,6 +30,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +54,9 @@ from oocbe.search.kernels.cpu.node_state import SearchNode
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import SubSolver
 
+if TYPE_CHECKING:
+    from oocbe.search.root_program import RootProgram
+
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 """Limits (seconds, iterations) of the initial local search for an incumbent. A better one prunes more at the root."""
 
@@ -59,6 +66,19 @@ NARROWER = 0.5
 LEAST_NEARER = 0.05
 """Minimum share of the distance from the root's bound to the cutoff that joint functions have to close. Grids of pixels
 gain less; their passes took longer, for as many nodes."""
+
+LEAST_JOINED = 0.9
+"""Share of a problem's functions that are left when others are joined, above which they are not joined."""
+
+PROGRAM_SECONDS, PROGRAM_CELL_SECONDS, PROGRAM_COLUMN_SECONDS = 0.1, 2e-7, 3e-5
+"""Least time of a search before the linear program of its root, and expected time, in seconds, to lay it out for each
+cell of the tables, and to solve it for each column."""
+
+PROGRAM_CELL_BYTES = 64
+"""Working memory of a program for each cell of the tables, in bytes."""
+
+MOST_PROGRAM_SECONDS, MOST_COLUMNS = 4.0, 1 << 16
+"""Limits of a program: seconds, or as long as the search has taken, and columns. Larger ones seldom end in time."""
 
 ALONE_SECONDS = 0.1
 """Seconds of single-threaded search before other threads join. Easy problems close earlier."""
@@ -88,6 +108,8 @@ class DepthSearch(SubSolver):
         self._blank: SearchNode | None = None
         self.shared: Shared | None = None
         self._workers: list[Worker] = []
+        self._program: RootProgram | None = None
+        self._program_after = math.inf
 
     @property
     def nodes(self) -> int:  # type: ignore[override]
@@ -120,6 +142,11 @@ class DepthSearch(SubSolver):
         if shared.open.is_empty:
             known.raise_lower(known.upper_bound, "depth-first search")
             self.is_over = True
+            return
+        if self._program_after <= min(self.worked - self._begin_seconds, self.expected - self.seconds):
+            begin = self.worked
+            self._solve_program(deadline)
+            self._begin_seconds = min(self.worked, self._begin_seconds + self.worked - begin)  # not a subtree's time
             return
         threads = self._threads()
         for worker in self._workers[threads:]:
@@ -215,6 +242,7 @@ class DepthSearch(SubSolver):
             return
         self._workers = [Worker(shared, 0, blank, CALL_SECONDS / FIRST_NODES)]
         self._begin_seconds = self.worked
+        self._program_after = max(PROGRAM_SECONDS, PROGRAM_CELL_SECONDS * len(shared.root.network.tables))
 
     def _narrow(self) -> None:
         """Reduce the problem by the values that the root removed, while many are: functions and variables fall away."""
@@ -236,9 +264,10 @@ class DepthSearch(SubSolver):
             self._reduction, self._tables = plain, plain.tables
             self.shared, self._blank, self._linear = before
 
-    def _begin_over(self, reduction: Reduction) -> Root:
-        """The root of another reduction of the problem, which takes the place of this one."""
+    def _begin_over(self, reduction: Reduction, program: RootProgram | None = None) -> Root:
+        """The root of another reduction of the problem, which takes the place of this one. program : of its root."""
         self.shared = self._blank = None  # a deadline may come: the next call begins anew
+        self._program = program
         self._reduction, self._tables, self._linear = reduction, reduction.tables, laid_out(reduction.tables)
         return self._root()
 
@@ -249,6 +278,62 @@ class DepthSearch(SubSolver):
         if shared.open.least < shared.upper < shared.root.threshold:
             self._root()
 
+    def _solve_program(self, deadline: Deadline) -> None:
+        """Solve the linear program of the root, with functions joined if many can be, and raise the root by it.
+
+        It waits until the search has taken as long as it is expected to. Where functions are joined, or many values
+        removed, the search begins anew.
+        """
+        plain, shared, spent = self._reduction, self.shared, self.worked - self._begin_seconds
+        assert shared is not None
+        joined = with_joint_tables(plain)
+        reduction = joined if len(joined.tables.parts) <= LEAST_JOINED * len(plain.tables.parts) else plain
+        self._program_after = math.inf
+        if PROGRAM_CELL_BYTES * len(shared.root.network.tables) > self._memory:
+            return
+        try:
+            from oocbe.search.root_program import RootProgram
+        except ImportError:  # the search goes on without HiGHS
+            return
+        root = shared.root if reduction is plain else Root(reduction.tables, self._known.upper_bound)
+        program = RootProgram(root, laid_out(reduction.tables))
+        if program.columns > MOST_COLUMNS:
+            return
+        if spent < PROGRAM_COLUMN_SECONDS * program.columns:
+            self._program_after = PROGRAM_COLUMN_SECONDS * program.columns
+            return
+        if not program.solve(root, min(max(MOST_PROGRAM_SECONDS, spent), deadline.remaining)):
+            return
+        if program.distance > (1 - LEAST_NEARER) * shared.root.distance:
+            return
+        nearest = program.nearest.tolist()
+        value = reduction.tables.evaluate(nearest)
+        if value is not None:
+            self._known.offer(value, reduction.complete(nearest), "linear program")
+            self.take_in()
+        if reduction is plain:
+            self._program = program
+            self._root()
+        else:
+            self._begin_over(reduction, program)
+        self._narrow()
+        if self.shared is shared:
+            for worker in self._workers:
+                worker.put_back()
+        else:
+            self._begin_anew(shared)
+
+    def _begin_anew(self, before: Shared) -> None:
+        """Begin the search of another reduction of the problem with the experience of the last one."""
+        shared, blank, first, known = self.shared, self._blank, self._workers[0], self._known
+        assert shared is not None and blank is not None
+        if known.assignment is not None:
+            shared.wanted[:] = self._reduction.restricted(known.assignment)
+        shared.nodes, failures, self._begin_seconds = before.nodes, first.node.failures, self.worked
+        self._workers = [
+            Worker(shared, 0, blank, first.pace, failures if len(failures) == len(shared.wanted) else None)
+        ]
+
     def _root(self) -> Root:
         """A root ascent below the incumbent, to convergence of passes over all variables."""
         known = self._known
@@ -256,6 +341,8 @@ class DepthSearch(SubSolver):
         if self._blank is None:
             self._blank = blank_node(root, self.weights())
         root.ascend(self._linear, self._blank)
+        if self._program is not None and self._program.raise_root(root):
+            root.ascend(self._linear, self._blank)
         if self.shared is None:
             self.shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
         self.shared.root = root

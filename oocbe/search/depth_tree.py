@@ -71,7 +71,7 @@ class Root:
     scale : of costs; its cap for a lower threshold is the cutoff below that.
     network : the functions over two or more variables, in fixed point.
     need : cutoff; a node whose bound reaches it is pruned. state, bound : of the root.
-    stale : uint8 (uses,), stale uses of the state.
+    first : int32, the state before the ascent. stale : uint8 (uses,), stale uses of the state.
 
     Raises
     ------
@@ -90,6 +90,7 @@ class Root:
         self.network = layout.network._replace(tables=costs[single:])
         self.state = np.zeros(layout.length, dtype=np.int32)
         self.state[layout.value] = costs[:single]
+        self.first = self.state
         self.stale = np.ones(len(self.network.function), dtype=np.uint8)
 
     def ascend(self, linear: Linear, node: SearchNode) -> None:

@@ -104,6 +104,8 @@ class Neighbourhoods(SubSolver):
         lower = shared.tables.least if self._known.lower is None else self._known.lower
         threshold = shared.upper + max(shared.upper - lower, 0)
         threshold = threshold if math.isfinite(threshold) else shared.upper
+        if self._searches and self._searches[0].shared is not shared:  # the main search began anew
+            self._root, self._blank, self._searches = None, None, []
         root = self._root
         if root is None or threshold - lower < NARROWER * (root.threshold - lower):
             root = Root(shared.tables, threshold)
@@ -135,7 +137,7 @@ class Neighbourhood(Tree):
 
     def __init__(self, shared: Shared, number: int, root: Root, blank: SearchNode, pace: float) -> None:
         super().__init__(shared.tables, shared.linear, root, blank, pace)
-        self._shared, self.next_root = shared, root
+        self.shared, self.next_root = shared, root
         self._random = np.random.default_rng(number)
         self._bits_of = np.log2(np.maximum(np.array(shared.tables.problem.sizes, dtype=np.float64), 1.0))
         self._values = shared.wanted.copy()
@@ -148,7 +150,7 @@ class Neighbourhood(Tree):
 
     def work(self, until: float, deadline: Deadline) -> None:
         """Search until a time of :func:`~oocbe.runtime.compilation.working_time`, at least one step."""
-        while not self._shared.is_stopped and not deadline.passed:
+        while not self.shared.is_stopped and not deadline.passed:
             if self._is_open:
                 self._search_on(min(max(until - working_time(), 0.0), BESIDE_SECONDS))
             else:
@@ -158,7 +160,7 @@ class Neighbourhood(Tree):
 
     def _open(self) -> None:
         """Set variables free: those of the next neighbourhood, or a large share if no larger neighbourhood is left."""
-        shared = self._shared
+        shared = self.shared
         self._is_shaken = self._bits > MOST_BITS
         if self._is_shaken or not self._is_away:
             with shared.changed:
@@ -196,7 +198,7 @@ class Neighbourhood(Tree):
         others = iter(self._random.permutation(count).tolist())
         frontier: list[int] = []
         left = most
-        while left > 0 and bits > 0.0 and not self._shared.is_stopped:
+        while left > 0 and bits > 0.0 and not self.shared.is_stopped:
             if frontier:
                 place = int(self._random.integers(len(frontier)))
                 frontier[place], frontier[-1] = frontier[-1], frontier[place]
@@ -223,7 +225,7 @@ class Neighbourhood(Tree):
         self._is_refuted = status == LEAF
         if status == LEAF:
             self._leaf()
-        elif status == FULL and self._shared.take_room(kept_bytes(self.node)):
+        elif status == FULL and self.shared.take_room(kept_bytes(self.node)):
             self.grow()
         elif status != PAUSED:
             self._is_open = False
@@ -237,7 +239,7 @@ class Neighbourhood(Tree):
         if value is None or value >= self._upper:
             return
         self._values[:], self._worth, self._upper, self._is_better = assignment, value, value, True
-        self._shared.find(value, assignment)
+        self.shared.find(value, assignment)
         if self._is_shaken:
             self._nodes_left, self._is_away = 0, True
 

@@ -1,0 +1,109 @@
+"""The linear program of a depth-first search's root: exact shares and multipliers, and searches that begin anew."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+
+from oocbe.bounds import row_tables
+from oocbe.bounds.joint_tables import with_joint_tables
+from oocbe.bounds.row_reduction import Reduction
+from oocbe.bounds.row_tables import ScopeTables
+from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.model.problem import Problem
+from oocbe.search import depth_search
+from oocbe.search.depth_tree import Root, laid_out
+from oocbe.search.root_program import RootProgram
+from tests.helpers.bound_problems import anything, hidden_solution, optimum
+from tests.helpers.depth_searches import blank, check_solved, search
+from tests.helpers.effort import examples
+from tests.search.test_depth_search import left_of_functions, network
+from tests.search.test_linear_in_search import limited
+
+pytest.importorskip("highspy")
+
+
+def raised(problem: Problem) -> tuple[Root, bool] | None:
+    """A root that its linear program may have raised, and whether it did; None where no function is left."""
+    tables = ScopeTables.of(problem, keeps_linear=True)
+    best = optimum(problem)
+    threshold = best + max(1, abs(best) // 2) if math.isfinite(best) else 1000
+    root, linear = Root(tables, threshold), laid_out(tables)
+    if root.bound >= root.need or not len(root.network.tables):
+        return None
+    root.ascend(linear, blank(root))
+    program = RootProgram(root, linear)
+    if root.bound >= root.need or not program.solve(root, 10.0):
+        return None
+    before = root.bound
+    has_risen = program.raise_root(root)
+    assert has_risen == (root.bound > before)
+    return root, has_risen
+
+
+def check_costs(root: Root) -> None:
+    """The bound, the values' costs and what is left of functions cost no more than any assignment that counts."""
+    net, state, own = root.network, root.state, np.diff(root.network.value_start)
+    fresh = Root(root.tables, root.threshold)
+    left, whole = [*left_of_functions(net, state)], [*left_of_functions(net, np.zeros_like(state))]
+    for _, table, live in left:
+        assert table[live].min(initial=0) >= 0
+    for values in product(*map(range, own.tolist())):
+        places = net.value_start[:-1] + values
+        value = root.tables.evaluate(values)
+        if value is None or value >= root.threshold:
+            continue
+        assert (state[places] != REMOVED).all()
+        now, before = root.bound + int(state[places].sum()), int(fresh.state[places].sum())
+        for (uses, table, _), (_, full, _) in zip(left, whole, strict=True):
+            cell = tuple(np.array(values)[net.variable[[*uses]]])
+            now, before = now + int(table[cell]), before + int(full[cell])
+        assert now <= before
+        assert now == before or root.tables.linear
+
+
+@pytest.mark.parametrize("make", [anything, limited, partial(network, arity=2), partial(network, arity=3)])
+@pytest.mark.parametrize("are_joined", [False, True])
+def test_shares_and_multipliers_only_move_costs(make, are_joined, monkeypatch):
+    monkeypatch.setattr(row_tables, "LARGEST_LINEAR", 4)
+    rises = 0
+    for seed in range(examples(60)):
+        problem = make(seed)
+        tables = ScopeTables.of(problem, keeps_linear=True)
+        if are_joined and not tables.linear:
+            names = tuple(range(len(problem.sizes)))
+            tables = with_joint_tables(Reduction(tables, names, (), problem.sizes)).tables
+            problem = tables.as_problem()
+        found = raised(problem)
+        if found is not None:
+            check_costs(found[0])
+            rises += found[1]
+    assert rises or make in (anything, limited)
+
+
+@pytest.mark.parametrize("make", [anything, hidden_solution, limited])
+@pytest.mark.parametrize("least_joined", [0.0, 1.0])
+def test_searches_go_on_from_the_program_of_their_root(make, least_joined, monkeypatch):
+    """Also with functions joined, where they begin anew."""
+    monkeypatch.setattr(row_tables, "LARGEST_LINEAR", 4)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
+    monkeypatch.setattr(depth_search, "PROGRAM_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "PROGRAM_CELL_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "PROGRAM_COLUMN_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "LEAST_JOINED", least_joined)
+    monkeypatch.setattr(depth_search, "LEAST_NEARER", -np.inf)
+    solved = 0
+    given = RootProgram.solve
+    monkeypatch.setattr(RootProgram, "solve", lambda *given_to: made.append(given(*given_to)) or made[-1])
+    for seed in range(examples(60)):
+        made: list[bool] = []
+        problem = make(seed)
+        known, searched = search(problem)
+        check_solved(problem, known, searched)
+        solved += sum(made)
+    assert solved > examples(60) // 10
