@@ -13,6 +13,8 @@ of the program, not a column for each tuple.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +22,7 @@ from oocbe.bounds.linear_program import LARGEST_OBJECTIVE, quiet_solver
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, AscentNetwork
 from oocbe.runtime.data_limit import data_limit
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, looked
 from oocbe.search.depth_tree import Root
 from oocbe.search.kernels.cpu.linear_bounds import LARGEST_MULTIPLIER, Linear
 
@@ -162,10 +164,9 @@ def _cells_of(network: AscentNetwork) -> tuple[NDArray[np.int64], ...]:
     none, sizes = np.zeros(0, dtype=np.int64), np.diff(network.value_start)
     cells, shares, arities, counts = [none], [none], [none], []
     tuples: dict[tuple[int, ...], NDArray[np.int64]] = {}
-    for begin, end in zip(network.function_start[:-1].tolist(), network.function_start[1:].tolist(), strict=True):
+    for begin, end in looked(pairwise(network.function_start.tolist())):
         shape = tuple(sizes[network.variable[begin:end]].tolist())
         if shape not in tuples:
-            check_deadline()
             tuples[shape] = np.indices(shape).reshape(len(shape), -1).T
         shares.append((tuples[shape] + network.message_start[begin:end] - network.value_start[-1]).ravel())
         counts.append(len(tuples[shape]))
