@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,33 @@ def test_it_ends_at_the_deadline():
     dive = Dive(ScopeTables.of(parities(90)))
     with Deadline(0.0), pytest.raises(TimeLimitError):
         dive.run()
+
+
+def test_each_decision_keeps_a_value_that_is_left(monkeypatch):
+    """Costs of an earlier propagation may be infinite for all values that are left now."""
+    keep, left = Dive._keep, []
+
+    def watched(dive: Dive, v: int, kept: np.ndarray) -> bool:
+        left.append((kept & (dive._own[v] == 0)).any() or np.count_nonzero(kept) != 1)
+        return keep(dive, v, kept)
+
+    monkeypatch.setattr(Dive, "_keep", watched)
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        scopes = [tuple(map(int, random.choice(14, 2, replace=False))) for _ in range(34)]
+        hard = [Constraint(scope, np.argwhere(random.random((4, 4)) < 0.33), allowed=False) for scope in scopes]
+        Dive(ScopeTables.of(Problem(tuple(Variable(f"x{v}", 4) for v in range(14)), (), tuple(hard)))).run()
+    assert all(left)
+
+
+def test_it_ends_soon_without_a_deadline():
+    """Unsatisfiable clauses, whose refuted decisions come late."""
+    random = np.random.default_rng(0)
+    clauses = [
+        (tuple(map(int, random.choice(1200, 3, replace=False))), random.integers(0, 2, (1, 3))) for _ in range(5400)
+    ]
+    hard = tuple(Constraint(scope, row, allowed=False) for scope, row in clauses)
+    dive = Dive(ScopeTables.of(Problem(tuple(Variable(f"x{v}", 2) for v in range(1200)), (), hard)))
+    begin = time.process_time()
+    assert dive.run() is None
+    assert time.process_time() - begin < 1.0
