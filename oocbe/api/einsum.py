@@ -311,11 +311,11 @@ def _sparse(rows: Table, expression: Expression, operands: Sequence[Any]) -> Any
     if first is None:
         return rows
     tuples, values = rows.to_rows()
-    order = [rows.scope.index(name) for name in expression.output]
-    coordinates = tuples[:, order].T
+    coordinates = tuples[:, [rows.scope.index(name) for name in expression.output]].T
     shape = tuple(expression.sizes[name] for name in expression.output)
     if not shape:
         return np.asarray(values[0] if len(values) else rows.semiring.zero)
     if type(first).__module__.startswith("scipy"):
         return import_module("scipy.sparse").coo_array((values, tuple(coordinates)), shape=shape)
-    return type(first)(coordinates, values, shape=shape, fill_value=first.fill_value)
+    found = import_module("sparse").COO(coordinates, values, shape=shape, fill_value=first.fill_value)
+    return found.asformat(type(first).__name__.lower())

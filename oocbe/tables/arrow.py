@@ -147,7 +147,7 @@ def labels_of(name: str, data: Any, what: str) -> Any:
     different = compute.unique(data)
     if types.is_timestamp(kind):
         local = compute.local_timestamp(different) if kind.tz else different
-        if kind.tz and not from_labels(local, kind).equals(different):
+        if kind.tz and len(local) and not from_labels(local, kind).equals(different):
             raise ModelError(f"{what}: column {name} has times of an hour that the end of summer time repeats; use UTC")
         try:
             texts = local.cast(arrow.timestamp("us")).cast(arrow.string())

@@ -199,6 +199,15 @@ def test_sparse_labelled_arrays_stay_sparse():
     assert found.dims == ("k", "j") and np.array_equal(found.data.todense(), np.eye(3))
 
 
+@pytest.mark.parametrize("kind", ["coo", "gcxs", "dok"])
+def test_a_sparse_result_has_the_kind_of_the_first_operand(kind):
+    """Results for compressed arrays, and dictionaries of keys, ended in a TypeError of their constructors."""
+    sparse = pytest.importorskip("sparse")
+    own = sparse.COO.from_numpy(np.diag([2.0, 3.0, 0.0])).asformat(kind)
+    found = oocbe.einsum("ij,jk->ik", own, own)
+    assert type(found) is type(own) and found.todense().tolist() == np.diag([4.0, 9.0, 0.0]).tolist()
+
+
 def test_fill_values_are_kept_or_refused():
     """A fill value of 7 was taken for the semiring's zero, and a result had another one than its operands."""
     sparse = pytest.importorskip("sparse")
