@@ -202,6 +202,18 @@ def test_belief_propagation_goes_on_after_the_exact_attempts(small_clusters, mon
     assert result.method == "belief propagation, clusters of 4 cells"
 
 
+def test_marginals_of_observed_variables_need_no_propagation(monkeypatch):
+    """They were uniform where the limit came before its end."""
+
+    def limited(*_):
+        raise TimeLimitError("the limit")
+
+    monkeypatch.setattr(module, "remove_values", limited)
+    result = oocbe.anytime("MAR", complete_graph(), evidence={"v1": "#1"}, time_limit=600)
+    assert result.status == "estimated"
+    assert [own.tolist() for own in result.marginals[:2]] == [[0.5, 0.5], [0.0, 1.0]]
+
+
 def test_weights_of_zero_that_only_elimination_finds(small_clusters, monkeypatch):
     """Neither propagation nor divided mini-buckets find that an odd cycle of inequalities has no solution."""
     monkeypatch.setattr(module, "marginal_map", marginal_map)

@@ -8,8 +8,9 @@ import pytest
 
 from oocbe.bounds.mini_buckets.log_join_graph import LogJoinGraph
 from oocbe.elimination.preparation.temperature import at_temperature
-from oocbe.errors import ResourceError, UnsupportedError
+from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError
 from oocbe.model.parts import Function, LinearConstraint
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.small_networks import random_product
 
 ROOM = 1 << 24
@@ -99,6 +100,14 @@ def test_a_loop_of_equal_strong_couplings_is_estimated_closely():
     assert graph.propagate(100) < 1e-4
     assert graph.estimate == pytest.approx(exact, abs=1e-3)
     assert all(own == pytest.approx([0.5, 0.5]) for own in graph.marginals())
+
+
+def test_loops_that_a_deadline_ends_give_no_marginals():
+    """They were read from memory that was never written; ``oocbe uai`` printed them beside an exact value."""
+    graph = LogJoinGraph(at_temperature(random_product(np.random.default_rng(1)), 1.0), range(6), WHOLE, ROOM)
+    graph.propagate(1)
+    with Deadline(0.0), pytest.raises(TimeLimitError):
+        graph.marginals()
 
 
 def test_limits_and_constraints_are_refused():

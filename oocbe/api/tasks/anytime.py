@@ -250,6 +250,9 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     energies = at_temperature(problem, 1.0)
     best.value, best.method = _uniform(energies), "independent factors"
     best.marginals = tuple(np.full(size, 1.0 / size) for size in problem.sizes) if wants_marginals else ()
+    for c in problem.constraints if wants_marginals else ():  # in case that the limit comes before propagation ends
+        if len(c.scope) == 1 and c.allowed and len(c.tuples) == 1:
+            best.marginals[c.scope[0]][:] = np.arange(problem.sizes[c.scope[0]]) == c.tuples[0, 0]
     left = remove_values(energies, ())
     if left.is_infeasible:
         best.exact(-math.inf, "propagation")
@@ -301,7 +304,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         for rounds in PORTIONS:
             is_over = graph.propagate(rounds, DAMPING) < CONVERGED
             if graph is first or is_over or rounds == PORTIONS[-1]:
-                take(graph.marginals())
+                take(graph.marginals() if wants_marginals else ())
                 best.value, best.method = graph.estimate, f"belief propagation, clusters of {graph.largest:,} cells"
             if is_over:
                 return True

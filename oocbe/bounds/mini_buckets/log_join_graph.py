@@ -222,7 +222,6 @@ class LogJoinGraph:
                     waiting.setdefault(own.parent, []).append((message, own.scope[1:]))
                 if is_kept and own.variable in self.maximised:
                     kept[c] = table
-        check_deadline()
         return bound, kept
 
     def _ready(self, number: int, messages: Sequence[tuple[Logs, tuple[int, ...]]]) -> Logs:
@@ -274,6 +273,7 @@ class LogJoinGraph:
         walk = self._walk(scope, left)
         out, peaks = np.empty(walk.cells), np.empty(walk.cells)
         power_sums(out, peaks, table, walk.bases, walk.inner, weight, current_flag())
+        check_deadline()
         return out
 
     def _add(self, target: Logs, scope: tuple[int, ...], part: Logs, own: tuple[int, ...], factor: float = 1.0) -> None:
