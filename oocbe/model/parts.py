@@ -219,6 +219,14 @@ class LinearConstraint:
         """Whether an assignment of all the problem's variables satisfies the constraint."""
         return self.consumption(assignment) <= self.capacity
 
+    def without(self, values: Mapping[int, int]) -> LinearConstraint:
+        """The constraint on the others of its variables, given the value indices of some, by variable index."""
+        pairs = list(zip(self.scope, self.coefficients, strict=True))
+        used = sum(int(own[values[v]]) for v, own in pairs if v in values)
+        left = [pair for pair in pairs if pair[0] not in values]
+        scope, coefficients = tuple(v for v, _ in left), tuple(own for _, own in left)
+        return LinearConstraint(scope, coefficients, self.capacity - used, self.name, self.taken + used)
+
     @cached_property
     def ends(self) -> tuple[list[int], list[int]]:
         """The least and greatest coefficient of each scope variable."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.prepare import zeros_forbid
 from oocbe.elimination.reformulation import Reformulation
-from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination
@@ -186,15 +186,11 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
         scope, tuples, _ = shrunk(c)
         if scope and (c.allowed or len(tuples)):
             constraints.append(Constraint(scope, tuples, c.allowed))
-    linears = []
-    for linear in problem.linear_constraints:
-        check_deadline()
-        terms = list(zip(linear.scope, linear.coefficients, strict=True))
-        used = sum(int(a[kept[v][0]]) for v, a in terms if v not in number)
-        rest = [(number[v], a[kept[v]]) for v, a in terms if v in number]
-        scope, coefficients = tuple(v for v, _ in rest), tuple(a for _, a in rest)
-        capacity, taken = linear.capacity - used, linear.taken + used
-        linears.append(LinearConstraint(scope, coefficients, capacity, linear.name, taken))
+    linears, fixed = [], {v: int(own[0]) for v, own in enumerate(kept) if v not in number}
+    for linear in looked(problem.linear_constraints):
+        rest = linear.without(fixed)
+        coefficients = tuple(a[kept[v]] for v, a in zip(rest.scope, rest.coefficients, strict=True))
+        linears.append(replace(rest, scope=tuple(number[v] for v in rest.scope), coefficients=coefficients))
     return replace(
         problem,
         variables=tuple(_shrunk_variable(problem.variables[v], kept[v]) for v in left),

@@ -8,7 +8,7 @@ import pytest
 import oocbe
 from oocbe.elimination.orders import primal_graph, separators
 from oocbe.errors import ResourceError, UnsupportedError
-from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 
 FAST = {"order_seconds": 0.0, "backend": "cpu", "incumbent_seconds": 0.01}
@@ -97,3 +97,22 @@ def test_the_primal_graph_has_an_edge_where_two_variables_share_a_scope():
     bits = np.unpackbits(graph.adjacency.view(np.uint8), axis=1, bitorder="little")
     edges = {(v, w) for scope in scopes for v in scope for w in scope if v != w}
     assert {(int(v), int(w)) for v, w in np.argwhere(bits)} == edges
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_variables_of_one_value_are_part_of_a_linear_constraint_s_capacity(seed):
+    """Tasks that go back over the tables were refused, as such a constraint was too wide to be tabulated."""
+    random = np.random.default_rng(seed)
+    sizes = random.permutation([1] * 70 + [2, 3, 2, 3]).tolist()
+    coefficients = tuple(random.integers(-(2**50), 2**58, size) for size in sizes)
+    least, greatest = sum(int(own.min()) for own in coefficients), sum(int(own.max()) for own in coefficients)
+    linear = LinearConstraint(tuple(range(74)), coefficients, least + (greatest - least) * (seed + 1) // 10)
+    costs = tuple(Function.from_array((v,), random.integers(0, 4, sizes[v])) for v in range(74))
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    problem = Problem(variables, costs, linear_constraints=(linear,))
+    every = np.ndindex(*sizes)
+    values = sorted(problem.evaluate(assignment) for assignment in every if linear.permits(assignment))
+    assert oocbe.solve(problem, **FAST).value == values[0]
+    assert oocbe.count(problem).value == len(values)
+    assert oocbe.count_optimal(problem).value == values.count(values[0])
+    assert [value for value, _ in oocbe.k_best(problem, k=9).assignments] == values[:9]

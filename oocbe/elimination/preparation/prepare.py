@@ -319,17 +319,21 @@ Part = TypeVar("Part", Function, Constraint)
 
 
 def reduce_arity(problem: Problem) -> Problem:
-    """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values.
+    """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values, and those
+    of linear constraints likewise.
 
     Functions and constraints are made arrays with an axis a variable where they have few cells. With that many
-    variables of several values no array is small enough; those of one value change nothing about a part.
+    variables of several values no array is small enough; those of one value change nothing about a part, but a linear
+    constraint's capacity.
     """
     arities = [*(len(f.scope) for f in problem.functions), *(len(c.scope) for c in problem.constraints)]
-    if max(arities, default=0) <= MOST_AXES:
+    if max(arities, default=0) <= MOST_AXES and (not problem.linear_constraints or 1 not in problem.sizes):
         return problem
     functions = tuple(_narrowed(problem, f) for f in problem.functions)
     constraints = tuple(_narrowed(problem, c) for c in problem.constraints)
-    return replace(problem, functions=functions, constraints=constraints)
+    fixed = {v: 0 for v, size in enumerate(problem.sizes) if size == 1}
+    linear = tuple(c.without(fixed) for c in problem.linear_constraints)
+    return replace(problem, functions=functions, constraints=constraints, linear_constraints=linear)
 
 
 def _narrowed(problem: Problem, part: Part) -> Part:
