@@ -92,10 +92,6 @@ SEARCH_SHARE = 0.95
 COUNT_SHARE = 0.7
 """Share of the remaining time for a count of clauses by search."""
 
-MANY_FUNCTIONS = 10_000
-"""Functions from which clauses are counted before a plan of the elimination of relevant factors. The plan of 21,000
-functions takes some seconds, as long as their count."""
-
 WEIGHT_DENOMINATOR, WEIGHT_ROUNDING = 10**6, 1e-15
 """Greatest denominator of a weight that replaces a float, and its relative difference from the float, at most."""
 
@@ -202,19 +198,17 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
         raise UsageError("query: MMAP needs the variables to be maximised")
     begin, best = time.perf_counter(), _Best()
     whole = reduce_arity(problem)
-    works: dict[str, Callable[[], None]] = {
-        "PR": lambda: _sum(whole, options, best, False),
-        "MAR": lambda: _sum(whole, options, best, True),
-        "MAP": lambda: _explain(whole, range(len(whole.variables)), options, best),
-        "MMAP": lambda: _explain(whole, [number[name] for name in query], options, best),
-    }
     outer = current()
     seconds = math.inf if outer is None else outer.remaining
     is_interrupted = False
     with listening() as interruption:
         try:
             with _limited(seconds - min(RESERVE_SECONDS, RESERVE_SHARE * seconds) if seconds < math.inf else seconds):
-                works[task]()
+                if task in ("PR", "MAR"):
+                    _sum(whole, options, best, task == "MAR")
+                else:
+                    asked = range(len(whole.variables)) if task == "MAP" else [number[name] for name in query]
+                    _explain(whole, asked, options, best)
         except BaseException as error:
             if isinstance(error, TimeLimitError | ResourceError | LimitError | MemoryError) and not isinstance(
                 error, RequestedEndError
@@ -264,27 +258,20 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
 
     best.take = take
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
-    counts_first = not wants_marginals and len(left.problem.functions) >= MANY_FUNCTIONS
-    if counts_first and _by_counting(left.problem, options, best):
+    if not wants_marginals and _by_counting(left.problem, options, best):
         return
     memory = message_memory(options)
     factors = written_out(left.problem)
     answers = [] if factors is None else [QueryAnswer(factors, {})]
     targets = range(len(left.variables)) if wants_marginals else range(0)
-
     if _by_relevant_factors(answers, targets, memory, best, FIRST_SHARE):
         return
-    if not wants_marginals and not counts_first and _by_counting(left.problem, options, best):
-        return
     seconds = min(options.order_seconds, PLAN_SHARE * _remaining())
-    search = (left.problem, options.order, seconds, options.seed)
-    choice = search_orders(*search, longest=PLAN_SHARE * _remaining())[0]
+    choice = search_orders(left.problem, options.order, seconds, options.seed, longest=PLAN_SHARE * _remaining())[0]
     if factors is not None:
         factors = replace(factors, order=choice.order)
         answers.append(QueryAnswer(factors, {}))
-    passes = 4 if wants_marginals else 1
-    graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=passes)
-
+    graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=4 if wants_marginals else 1)
     first: LogJoinGraph | None = None
 
     def refine(graph: LogJoinGraph) -> bool:
@@ -419,7 +406,7 @@ def _by_counting(energies: Problem, options: SolveOptions, best: _Best) -> bool:
     offset -= sum(map(math.log, scales.values()))
     least = [min(own) for own in numbers.values()]
     lower = offset + sum(map(math.log, least)) if all(least) else -math.inf  # of any model
-    with _attempt(best), _limited(COUNT_SHARE * _remaining()):
+    with _attempt(best, COUNT_SHARE):
         unlimited_options = replace(options, time_limit=None)
         found = count_clauses(energies, unlimited_options, weights=numbers, model_found=lambda: best.bound(lower=lower))
         if found is not None:
