@@ -16,7 +16,7 @@ from oocbe.algebra.complete_tables.complete_stream import BucketFunction, Comple
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.dense_factors import DenseFactor
-from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, inner_cells, least_weight, scale_message
+from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, inner_cells, weight_ends
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels
@@ -177,7 +177,7 @@ class _Sweep:
 
     def _table(self, factor: DenseFactor) -> _Table:
         values = np.ascontiguousarray(factor.weights).reshape(-1)
-        least = math.log2(least_weight(values))
+        least = math.log2(weight_ends(values)[0])
         if self._is_log:
             with np.errstate(divide="ignore"):
                 values = np.log(values)
@@ -200,7 +200,7 @@ class _Sweep:
             if is_device_array(values) or self._is_log:
                 greatest = float(values.max())
             else:
-                greatest, least = scale_message(values)
+                least, greatest = weight_ends(values)
             lost *= math.prod(tree._sizes[v] for v in clique.own)
             if lost > NEGLIGIBLE * greatest and not self._is_log:
                 raise UnderflowError
@@ -211,9 +211,8 @@ class _Sweep:
                 self._up[number] = _Table(clique.shared, values - greatest, 0.0)
                 continue
             logarithm += math.log(greatest)
-            if is_device_array(values):
-                values /= greatest
-                least = float(values[values > 0].min())
+            values /= greatest
+            least = float(values[values > 0].min()) if is_device_array(values) else least / greatest
             lost /= greatest
             if least < LEAST_SHARE:
                 values[values < LEAST_SHARE] = 0.0

@@ -152,28 +152,14 @@ def add_up_products(
 
 
 @jit
-def scale_message(values: Any) -> Any:
-    """Divide weights, float64 (cells,), by the greatest; returns the greatest, and the least quotient above 0.
-
-    Nothing is divided if the greatest is not above 0; the least is infinite if none is above 0.
-    """
-    greatest = 0.0
-    for i in range(len(values)):
-        greatest = max(greatest, values[i])
-    if greatest > 0.0:
-        for i in range(len(values)):
-            values[i] /= greatest
-    return greatest, least_weight(values)
-
-
-@jit
-def least_weight(values: Any) -> Any:
-    """The least number above 0 of weights, float64 (cells,); infinite if there is none."""
-    least = np.inf
+def weight_ends(values: Any) -> Any:
+    """The least number above 0 of weights, float64 (cells,), infinite if there is none, and the greatest."""
+    least, greatest = np.inf, 0.0
     for i in range(len(values)):
         if 0.0 < values[i] < least:
             least = values[i]
-    return least
+        greatest = max(greatest, values[i])
+    return least, greatest
 
 
 def inner_cells(sizes: Any) -> int:
