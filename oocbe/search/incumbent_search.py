@@ -93,7 +93,7 @@ class IncumbentSearch(SubSolver):
         from oocbe.bounds.incumbent import find_incumbent
         from oocbe.search.dive import offer_dive
 
-        with suppress(OocbeError), Deadline(1.5 * LAST_SECONDS):
+        with suppress(OocbeError):
             offer_dive(self._known)
         with suppress(OocbeError), Deadline(LAST_SECONDS):
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
