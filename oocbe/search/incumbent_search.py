@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent, LocalSearch
 
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
-"""Limits of :meth:`IncumbentSearch.search_a_moment`: seconds (of a dive half as many again), and iterations."""
+"""Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the layout, and iterations."""
 
 LAST_TUPLES = 20_000
 """Maximum tuples of a problem whose first assignment and bound take less than the grace period of a signal."""
@@ -91,9 +91,9 @@ class IncumbentSearch(SubSolver):
     def search_a_moment(self) -> None:
         """Search briefly after the time limit if nothing is found: an assignment justifies the small delay."""
         from oocbe.bounds.incumbent import find_incumbent
-        from oocbe.search.dive import offer_dive
+        from oocbe.search.dive import MOST_SECONDS, offer_dive
 
-        with suppress(OocbeError):
+        with suppress(OocbeError), Deadline(MOST_SECONDS):
             offer_dive(self._known)
         with suppress(OocbeError), Deadline(LAST_SECONDS):
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
