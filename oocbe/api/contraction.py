@@ -346,7 +346,7 @@ def _path(expression: Expression, steps: Sequence[Positions]) -> ContractionPath
 
 
 def sliced_path(path: ContractionPath, memory: int) -> tuple[list[str], ContractionPath]:
-    """Indices, and the same steps without them, which fit the memory, and join no more for all their values together.
+    """Indices, and the same steps without them, which fit the memory and join at most twice as much for all values.
 
     No indices: the steps fit as they are, or there are none such.
     """
@@ -362,7 +362,7 @@ def sliced_path(path: ContractionPath, memory: int) -> tuple[list[str], Contract
                 others = tuple(tuple(other for other in own if other != name) for own in operands)
                 made = _path(Expression(others, output, sizes), [step.positions for step in path.steps])
                 slices = _cells_of([*names, name], sizes)
-                if slices <= MOST_SLICES and made.joined * slices <= path.joined * 1.01:
+                if slices <= MOST_SLICES and made.joined * slices <= 2 * path.joined:
                     found.append((max(map(needed, made.steps)), name, made))
         if not found:
             return [], path

@@ -70,7 +70,7 @@ def einsum(
         :class:`oocbe.Semiring` or its name.
     optimize : see :func:`einsum_path`.
     memory : limit of tables in bytes, or text such as ``4GiB``. Beyond it, the steps are done for each value of
-        indices that cost no further work, of dense floats, or through a scratch folder. None: 80 % of the machine's.
+        indices, of dense floats and at most twice the work, or through a scratch folder. None: 80 % of the machine's.
     backend : ``cpu``, ``cuda`` or ``auto``.
     output : a path for the result as a stored table; needed if the result exceeds the memory.
     return_argmax : whether also to return, for each eliminated index, its value in the best assignment of each output
