@@ -8,7 +8,7 @@ Arrow's grouping in memory, and by the operators if the keys exceed their share 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +117,7 @@ def aggregate(
     limit = limit_of(memory)
     if not sources:
         raise UsageError("aggregate: there is no source")
-    if group_by is None or any(isinstance(names, str) for names in (group_by, within, on)):
+    if any(isinstance(n, str) or not isinstance(n, Iterable) for n in (group_by, within, () if on is None else on)):
         raise UsageError("aggregate: group_by, within and on are lists of columns")
     if not callable(explain or print) or not isinstance(rename or {}, Mapping):
         raise UsageError(
@@ -491,9 +491,9 @@ class _Reading(NamedTuple):
             return Table.from_arrow(data, ROW_VALUES, scope=self.names, domains=self.domains, semiring=self.semiring)
         except ModelError as error:
             raise ModelError(
-                str(error).replace(
-                    f"Arrow table: column {ROW_VALUES}, row ", f"{self.source.what}: column {self.value}, group "
-                )
+                str(error)
+                .replace(f"Arrow table: column {ROW_VALUES}, row ", f"{self.source.what}: column {self.value}, group ")
+                .replace("Arrow table: a value", f"{self.source.what}: column {self.value}: a value")
             ) from None
 
 

@@ -70,7 +70,7 @@ _PARTIAL = frozenset(["element", "nd_element", "div", "mod"])
 _NOWHERE = object()
 """The state of a walk that has left an automaton."""
 
-_OF_THE_MODEL = frozenset(["semiring", "ub", "hint", "k", "problem"])
+_OF_THE_MODEL = frozenset(["semiring", "ub", "evidence", "hint", "k", "problem"])
 """Arguments of the library's functions that would give answers about something other than the model."""
 
 MOST_LISTED = 2**22

@@ -564,6 +564,7 @@ def test_wrong_data_is_refused_with_its_source_and_column(tmp_path):
         (pl.DataFrame({"k": [1], "v": [float("nan")]}), r"source 0 \(DataFrame\): column v has NaN, .* drop_nulls"),
         (decimals, r"source 0 \(Table\): column v, group 0 .* has more digits than a float64"),
         (pd.DataFrame({"k": [None], "v": [1]}), r"source 0 \(DataFrame\): column k, row 0"),
+        (pd.DataFrame({"k": [1], "v": [np.inf]}), r"source 0 \(DataFrame\): column v: a value is inf"),
     ):
         with pytest.raises((ModelError, FormatError), match=message):
             oocbe.aggregate(source, group_by=["k"], aggregate={"best": ("max", "v")})
@@ -582,12 +583,15 @@ def test_wrong_arguments_of_aggregates_are_refused_by_name():
         ({"aggregate": {"m": ("max", "k")}}, "'k' is the column of values, or one of group_by"),
         ({"aggregate": {"m": ("max", "v")}, "backend": "gpu"}, "backend: 'gpu' is not one of auto, cpu, cuda"),
         ({"explain": True}, "explain is a function such as print"),
+        ({"group_by": 5}, "are lists of columns"),
+        ({"on": 5}, "are lists of columns"),
+        ({"within": None}, "are lists of columns"),
         ({"rename": ["k"]}, "rename a dictionary of new names"),
         ({"aggregate": {"m": ("max", "v")}, "keys": {"x": "k"}}, "keys: 'x': give a pair"),
     ]
     for arguments, message in wrong:
         with pytest.raises(UsageError, match=message):
-            oocbe.aggregate(one, group_by=["k"], **arguments)
+            oocbe.aggregate(one, **{"group_by": ["k"], **arguments})
     twice = pd.DataFrame([["a", "b", 1]], columns=["k", "k", "v"])
     with pytest.raises(ModelError, match="Duplicate column names"):
         oocbe.aggregate(twice, group_by=["k"], values="v")

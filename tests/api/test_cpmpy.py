@@ -303,7 +303,14 @@ def test_arguments_that_are_no_limits_hints_or_options_are_refused() -> None:
         with pytest.raises(ValueError, match=r"solution_limit: .* is not a whole number"):
             solver.solveAll(solution_limit=limit)
     assert solver.solveAll(solution_limit=np.int8(2)) == 2
-    for option in ({"semiring": "counting"}, {"hint": {"x[0]": 1}}, {"ub": 1}, {"k": 3}, {"problem": 4}):
+    for option in (
+        {"semiring": "counting"},
+        {"evidence": {"x[0]": "2"}},
+        {"hint": {"x[0]": 1}},
+        {"ub": 1},
+        {"k": 3},
+        {"problem": 4},
+    ):
         for ask in (solver.solve, solver.solveAll, solver.count):
             with pytest.raises(NotSupportedError, match="is no option here"):
                 ask(**option)
