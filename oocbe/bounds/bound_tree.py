@@ -50,6 +50,9 @@ MOST_TRIED = 8
 MOST_TUPLES = 20_000
 """Tuples of functions at most in a linear program."""
 
+TUPLES_A_SECOND = 4_000
+"""Tuples at most for each second that is left: a program of 14,000 takes 6 seconds, and nothing ends it."""
+
 DEEPEST = 200
 """Decisions of a node at most."""
 
@@ -213,7 +216,8 @@ class BoundSearch:
     def _first_factors(self) -> NDArray[np.int64]:
         """Multipliers of the linear constraints, by a linear program with a value for each dear tuple of a function."""
         rows, paid = list[Row](), list[int]()
-        if not self._rows or sum(table.size for _, table in self._tables) > MOST_TUPLES:
+        most = min(MOST_TUPLES, TUPLES_A_SECOND * max(1.0, self._end - working_time()))
+        if not self._rows or sum(table.size for _, table in self._tables) > most:
             return np.zeros_like(self._room)
         for scope, table in self._tables:
             for cell in np.argwhere(table > 0).tolist():

@@ -158,7 +158,8 @@ def shifts_of(
 def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int) -> list[Row]:
     """The scopes that take part, of so many rows at most: the smallest first, but if not all do, those of the densest
     variables, of which the ones of the least mean costs (up to a cap) are removed again and again."""
-    rows = {scope: math.prod(sizes[v] for v in scope) for scope in parts if len(scope) <= MOST_AXES}
+    rows = {s: math.prod(sizes[v] for v in s) for s in parts if len(s) <= MOST_AXES}
+    rows = {scope: size for scope, size in rows.items() if size <= most}
     left = order = sorted(rows, key=rows.__getitem__)
     if sum(rows.values()) > most:
         total = {s: sum(min(cap, c) for own in parts[s].rows.values() for c, _, _ in own) for s in left}
@@ -171,8 +172,8 @@ def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int)
             out = {v for v, _ in degree.most_common()[-max(1, len(degree) // 20) :]}
             order = [*(scope for scope in left if not out.isdisjoint(scope)), *order]
             left = [scope for scope in left if out.isdisjoint(scope)]
-    ends = itertools.accumulate(rows[scope] for scope in order)
-    return [scope for scope, end in zip(order, ends, strict=True) if end <= most]
+    # What does not fit is left out, and not what comes after it.
+    return [scope for scope in order if rows[scope] <= most and (most := most - rows[scope]) >= 0]
 
 
 class ShiftedCosts:
