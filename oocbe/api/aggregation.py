@@ -8,7 +8,7 @@ Arrow's grouping in memory, and by the operators if the keys exceed their share 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -117,12 +117,10 @@ def aggregate(
     limit = limit_of(memory)
     if not sources:
         raise UsageError("aggregate: there is no source")
-    if any(isinstance(n, str) or not isinstance(n, Iterable) for n in (group_by, within, () if on is None else on)):
+    if any(isinstance(n, str) or not isinstance(n, Collection) for n in (group_by, within, () if on is None else on)):
         raise UsageError("aggregate: group_by, within and on are lists of columns")
     if not callable(explain or print) or not isinstance(rename or {}, Mapping):
-        raise UsageError(
-            "aggregate: explain is a function such as print, and rename a dictionary of new names by old ones"
-        )
+        raise UsageError("aggregate: explain is a function such as print, and rename a dictionary of new names by old")
     asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
     if top is not None and (
         not asked or not isinstance(top, int | np.integer) or top < 1 or not set(within) <= set(group_by)
@@ -461,10 +459,8 @@ class _Reading(NamedTuple):
             numbers = data.column(self.value)
             value_kind(self.value, numbers.type, self.source.what)
             if pyarrow().types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
-                known = "leave such rows out; missing entries (null), not NaN, are skipped with drop_nulls"
-                raise ModelError(
-                    f"{self.source.what}: column {self.value} has NaN, which has no place in an order; {known}"
-                )
+                known = "has no place in an order; leave such rows out: drop_nulls skips null only"
+                raise ModelError(f"{self.source.what}: column {self.value} has NaN, which {known}")
             if self.semiring == MAX_PRODUCT and (compute.min(numbers).as_py() or 0) < 0:
                 raise ModelError(
                     f"{self.source.what}: column {self.value} has a negative value: the greatest product is not that "

@@ -158,8 +158,7 @@ def shifts_of(
 def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int) -> list[Row]:
     """The scopes that take part, of so many rows at most: the smallest first, but if not all do, those of the densest
     variables, of which the ones of the least mean costs (up to a cap) are removed again and again."""
-    rows = {s: math.prod(sizes[v] for v in s) for s in parts if len(s) <= MOST_AXES}
-    rows = {scope: size for scope, size in rows.items() if size <= most}
+    rows = {s: n for s in parts if len(s) <= MOST_AXES and (n := math.prod(sizes[v] for v in s)) <= most}
     left = order = sorted(rows, key=rows.__getitem__)
     if sum(rows.values()) > most:
         total = {s: sum(min(cap, c) for own in parts[s].rows.values() for c, _, _ in own) for s in left}

@@ -584,7 +584,7 @@ def test_wrong_arguments_of_aggregates_are_refused_by_name():
         ({"aggregate": {"m": ("max", "v")}, "backend": "gpu"}, "backend: 'gpu' is not one of auto, cpu, cuda"),
         ({"explain": True}, "explain is a function such as print"),
         ({"group_by": 5}, "are lists of columns"),
-        ({"on": 5}, "are lists of columns"),
+        ({"on": iter("k")}, "are lists of columns"),
         ({"within": None}, "are lists of columns"),
         ({"rename": ["k"]}, "rename a dictionary of new names"),
         ({"aggregate": {"m": ("max", "v")}, "keys": {"x": "k"}}, "keys: 'x': give a pair"),

@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -72,11 +73,9 @@ def pinned_in_place(column: NDArray[Any], worth: Container[int]) -> bool:
                 return False
             begin = owner.ctypes.data // PAGE_BYTES * PAGE_BYTES
             end = -(-(owner.ctypes.data + owner.nbytes) // PAGE_BYTES) * PAGE_BYTES
-            try:
+            _pinned[id(owner)] = False
+            with suppress(MemoryError):
                 pin(begin, end - begin)
-            except MemoryError:
-                _pinned[id(owner)] = False
-            else:
                 _pinned[id(owner)] = True
             weakref.finalize(owner, _let_go, id(owner), begin).atexit = False
         return _pinned[id(owner)]
