@@ -13,6 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.runtime.deadline import check_deadline
+
+LARGE = 1 << 16
+"""Tuples of a part that is not joined with others, and whose variables have a check of the deadline each."""
+
 
 @dataclass
 class ListedFactor:
@@ -47,10 +52,14 @@ def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes
     harmful = np.zeros(int(start[-1]), dtype=np.bool_)
     by_arity: dict[int, list[ListedFactor]] = {}
     for part in parts:
-        if part.default == 0:
+        if part.default == 0 and len(part.values) < LARGE:
             by_arity.setdefault(len(part.scope), []).append(part)
             continue
         for place, v in enumerate(part.scope):
+            check_deadline()
+            if part.default == 0:
+                harmful[start[v] + part.tuples[part.values != 0, place]] = True
+                continue
             zeros = np.bincount(part.tuples[part.values == 0, place], minlength=sizes[v])
             others = math.prod([sizes[u] for u in part.scope]) // sizes[v]
             harmful[start[v] : start[v + 1]] |= zeros != others
