@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -163,14 +163,17 @@ def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int)
     if sum(rows.values()) > most:
         total = {s: sum(min(cap, c) for own in parts[s].rows.values() for c, _, _ in own) for s in left}
         weight = {s: (total[s] + cap * len(parts[s].forbidden)) / rows[s] ** 2 for s in left}
-        order = []
-        while left:
-            degree = Counter[int]()
-            for scope in left:
-                degree.update(dict.fromkeys(scope, weight[scope]))
-            out = {v for v, _ in degree.most_common()[-max(1, len(degree) // 20) :]}
-            order = [*(scope for scope in left if not out.isdisjoint(scope)), *order]
-            left = [scope for scope in left if out.isdisjoint(scope)]
+        order, is_left = list[Row](), np.ones(len(left), dtype=bool)
+        own = np.concatenate([np.array(scope, dtype=np.int64) for scope in left])
+        of = np.repeat(np.arange(len(left)), [len(scope) for scope in left])
+        dear = np.array([weight[scope] for scope in left])[of]
+        while len(own):
+            check_deadline()
+            degree, known = np.bincount(own, dear), np.unique(own)
+            out = known[np.argsort(degree[known], kind="stable")[: max(1, len(known) // 20)]]
+            is_left[of[np.isin(own, out)]] = False
+            order = [*(left[i] for i in np.unique(of[~is_left[of]])), *order]
+            own, of, dear = (array[is_left[of]] for array in (own, of, dear))
     # What does not fit is left out, and not what comes after it.
     return [scope for scope in order if rows[scope] <= most and (most := most - rows[scope]) >= 0]
 
