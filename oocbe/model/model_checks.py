@@ -108,7 +108,7 @@ def as_values(what: str, values: ArrayLike) -> Values:
 
 def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
     """An array of int64 with exactly the given integers; an empty one may have any type."""
-    array = np.asarray(values)
+    array = as_array(what, values)
     if array.size == 0:
         return array.astype(np.int64)
     wrong = [v for v in array.ravel() if not isinstance(v, int | np.integer)] if array.dtype.kind == "O" else []
@@ -130,7 +130,7 @@ def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
     NumPy converts a list with an integer of 64 bits without a sign and smaller ones to floats.
     """
-    array = np.asarray(values)
+    array = as_array(what, values)
     if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
         array = np.asarray(values, dtype=object)
         if not all(isinstance(v, int | np.integer) for v in array.ravel()):

@@ -44,9 +44,7 @@ class Variable:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ModelError(f"variable {self.name!r}: a name must be text")
-        if self.labels is not None and not (
-            isinstance(self.labels, tuple) and isinstance(next(iter(self.labels), ""), str)
-        ):
+        if self.labels is not None and not (isinstance(self.labels, tuple) and {*map(type, self.labels)} <= {str}):
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         object.__setattr__(self, "size", as_integer(f"variable {self.name}: the size of a domain", self.size))
         if self.size < 1:

@@ -27,6 +27,7 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
     assert made.variables == PAIR
     assert oocbe.solve(problem(list(PAIR), semiring="max-sum")).value == 9
     assert oocbe.Variable("a", 2, [-1, 1]).labels == ("-1", "1")  # type: ignore[arg-type]
+    assert oocbe.Variable("a", 2, ("none", 1)).labels == ("none", "1")  # type: ignore[arg-type]
     days = (datetime.date(2026, 1, 1), datetime.date(2026, 1, 2))
     assert oocbe.Variable("a", 2, days).labels == ("2026-01-01", "2026-01-02")  # type: ignore[arg-type]
     pandas = pytest.importorskip("pandas")
@@ -43,6 +44,9 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: problem(costs=[[1, None], [3, 4]]), r"numbers, not Python objects such as None"),
         (lambda: problem(costs=[[1, Decimal("1.5")], [3, 4]]), r"such as Decimal\('1.5'\)"),
         (lambda: problem(costs=np.ma.masked_array(COSTS, [[1, 0], [0, 0]])), "some are masked; fill them"),
+        (lambda: oocbe.Function((0,), np.ma.masked_array([[0], [1]], [[1], [0]]), [1, 2]), "some are masked"),
+        (lambda: oocbe.Function((0, 1), [[0, 1], [1]], [1, 2]), "rows of different lengths"),
+        (lambda: oocbe.LinearConstraint((0,), (np.ma.masked_array([0, 1], [1, 0]),), 1), "some are masked"),
         (lambda: oocbe.Variable(None, 2), "variable None: a name must be text"),  # type: ignore[arg-type]
         (lambda: oocbe.k_best(problem(), 2.5), "k must be an integer, not 2.5"),  # type: ignore[arg-type]
         (lambda: oocbe.Table.from_rows({"a": 2}, [[1]], np.ma.masked_array([5], [1])), "some are masked"),
