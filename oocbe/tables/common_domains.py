@@ -63,6 +63,11 @@ def common_domains(
         return domains_in(list(zip(found, names, strict=True)), limit)
 
 
+def _zone(kind: Any) -> str | None:
+    """The time zone of timestamps, by one name for the one that has several."""
+    return "UTC" if kind.tz in ("Etc/UTC", "+00:00", "Z") else kind.tz
+
+
 def domains_in(
     sources: Sequence[tuple[ColumnSource, Sequence[str]]], memory: int, known: Mapping[str, Domain] | None = None
 ) -> dict[str, Domain]:
@@ -71,7 +76,7 @@ def domains_in(
     for source, names in sources:
         for name in names:
             kind = source.type_of(name)
-            if pyarrow().types.is_timestamp(kind) and zones.setdefault(name, kind).tz != kind.tz:
+            if pyarrow().types.is_timestamp(kind) and _zone(zones.setdefault(name, kind)) != _zone(kind):
                 other = f"of type {zones[name]} in another table; convert both to one time zone, or to none"
                 raise ModelError(f"{source.what}: column {name} is of type {kind}, and {other}")
     labelled = {

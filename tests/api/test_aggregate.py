@@ -549,6 +549,8 @@ def test_times_of_different_zones_and_of_a_repeated_hour_are_refused():
     with pytest.raises(ModelError, match="column t has times of an hour that the end of summer time repeats; use UTC"):
         oocbe.aggregate(local, **asked)
     assert oocbe.aggregate(rows[:0], **asked).num_rows == 0, "a source without rows ended in a TypeError"
+    same = pa.Table.from_pandas(rows).cast(pa.schema([("t", pa.timestamp("us", "Etc/UTC")), ("v", pa.int64())]))
+    assert oocbe.aggregate(rows, same, **asked).num_rows == 2
     for other in (local[:1], rows.assign(t=times.tz_localize(None))):
         with pytest.raises(ModelError, match=r"column t is of type timestamp.* in another table; convert both"):
             oocbe.aggregate(rows, other, **asked)
