@@ -341,5 +341,5 @@ def test_the_plan_of_mpe_is_one_in_logarithms_and_unknown_tasks_are_refused():
     assert oocbe.plan(problem, task="mpe").width == 1
     with pytest.raises(oocbe.UsageError, match="unknown task 'sum'; known: mpe"):
         oocbe.plan(problem, task="sum")
-    with pytest.raises(oocbe.UsageError, match="temperature: 0 is not above 0"):
+    with pytest.raises(oocbe.UsageError, match="temperature: 0 is no number above 0"):
         oocbe.plan(problem, task="logz", temperature=0)
