@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +13,7 @@ import pytest
 import oocbe
 from oocbe.algebra.complete_tables.complete_stream import CompleteStream
 from oocbe.api.solving import outlook
+from oocbe.api.tasks import clause_count
 from oocbe.api.tasks.verbs import run_task
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
@@ -24,6 +26,7 @@ from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
+from oocbe.runtime.deadline import current
 from oocbe.search import row_results
 from tests.helpers.small_problems import clique, star
 
@@ -333,6 +336,22 @@ def test_the_plan_of_a_weighted_or_projected_count_is_of_what_counts(tmp_path, q
     else:
         assert plan.headline.startswith("a search")
         assert plan.presolve[-1] == found.presolve[-1]
+
+
+def test_a_plan_of_clauses_waits_for_loops_that_are_not_compiled(monkeypatch, tmp_path):
+    """The seconds of its preprocessing are for work: on a first run, compilation ended the plan with an error."""
+    left = []
+
+    def presolve(formula, seconds):
+        left.append(current().outermost.remaining)
+        return original(formula, seconds)
+
+    original = clause_count.presolve
+    monkeypatch.setattr(clause_count, "presolve", presolve)
+    path = tmp_path / "three.cnf"
+    path.write_text("p cnf 3 2\n1 2 0\n-2 3 0\n")
+    clause_count.clauses_left(oocbe.read(path), SolveOptions(), 1.0)
+    assert left == [math.inf]
 
 
 def test_the_plan_of_mpe_is_one_in_logarithms_and_unknown_tasks_are_refused():

@@ -96,7 +96,8 @@ def clauses_left(
     """The problem after preprocessing, and the step of it; None where :func:`count_clauses` does not count."""
     if _is_excluded(options) or (formula := formula_of(what_forbids(problem))) is None:
         return None
-    left = presolve(_weighted(formula, weights, hidden), seconds).formula
+    with Deadline(None):  # loops are compiled beyond the seconds
+        left = presolve(_weighted(formula, weights, hidden), seconds).formula
     return problem_of(left, problem.name), _step(formula, left)
 
 
