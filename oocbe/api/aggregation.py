@@ -113,6 +113,15 @@ def aggregate(
     UsageError : an unknown aggregate or combination, or a source that cannot be read. ModelError : a missing column or
         entry, types that do not match. ValueRangeError : integer sums beyond 64 bits. ResourceError : labels or the
         result exceed the memory. UnsupportedError : ``count`` of a stored table.
+
+    Examples
+    --------
+    >>> import pyarrow, oocbe
+    >>> sales = pyarrow.table({"shop": ["a", "a", "b"], "day": [0, 1, 1], "value": [5, 9, 4]})
+    >>> rents = pyarrow.table({"shop": ["a", "b"], "value": [-3, -1]})
+    >>> best = oocbe.aggregate(sales, rents, group_by=["shop"], aggregate="max")
+    >>> best.to_arrow().to_pylist()
+    [{'shop': 'a', 'value': 6}, {'shop': 'b', 'value': 3}]
     """
     limit = limit_of(memory)
     if not sources:
