@@ -321,10 +321,10 @@ class DepthSearch(SubSolver):
             for worker in self._workers:
                 worker.put_back()
         else:
-            self._begin_anew(shared)
+            self._keep_experience(shared)
 
-    def _begin_anew(self, before: Shared) -> None:
-        """Begin the search of another reduction of the problem with the experience of the last one."""
+    def _keep_experience(self, before: Shared) -> None:
+        """Give the search of another reduction the incumbent, the node count and the weights of the last one."""
         shared, blank, first, known = self.shared, self._blank, self._workers[0], self._known
         assert shared is not None and blank is not None
         if known.assignment is not None:

@@ -131,11 +131,9 @@ class Searches:
     @property
     def first_seconds(self) -> float:
         """Virtual time, in seconds, of the searches before other solvers join; bounds that come first join at once."""
-        if self.form.is_supply:  # a search ends where cuts stall, and elimination rarely does
-            return FIRST_SECONDS
-        if self.waits_for_bounds or not self.portfolio.members:
-            return 0.0
-        return FIRST_SECONDS
+        # Of supply, a search ends where cuts stall, and elimination rarely does.
+        has_search = bool(self.portfolio.members) and not self.waits_for_bounds
+        return FIRST_SECONDS if self.form.is_supply or has_search else 0.0
 
     def _add_searches(self) -> None:
         known, options, add = self._known, self._options, self.portfolio.add
