@@ -95,7 +95,7 @@ def tried(source: Path, wheel: Path, python: str, solves: bool, folder: Path) ->
     """Install the wheel in an environment of its own, and use it: plan the example, or solve it, and run tests."""
     call(python, "-m", "venv", folder / "environment", folder=folder)
     programs = folder / "environment" / "bin"
-    call(programs / "pip", "install", "-q", "--disable-pip-version-check", wheel, *TOOLS, folder=folder)
+    call(programs / "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", wheel, *TOOLS, folder=folder)
     with tarfile.open(source) as archive:
         archive.extractall(folder, filter="data")
     (tests,) = (path.parent for path in folder.glob("*/pyproject.toml"))
