@@ -20,6 +20,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
 from oocbe.model.settings.tuning import tuned
+from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder
 
 # What a command line may consist of is the same each time that a test gives one.
@@ -29,7 +30,7 @@ typer.testing._get_command = cache(typer.testing._get_command)
 os.environ.setdefault("OOCBE_INTERPRETED_SECONDS", "0")
 
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.
-settings.register_profile("oocbe", deadline=None)
+settings.register_profile("oocbe", deadline=None, max_examples=examples(200))
 settings.load_profile("oocbe")
 
 _WIDE_FRAME = (1 << 16) + (1 << 14)
