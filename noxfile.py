@@ -11,7 +11,7 @@ nox.options.sessions = ["tests"]
 def tests(session: nox.Session) -> None:
     """The suite; arguments go to pytest."""
     session.install("-e", ".[dev]")
-    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *session.posargs)
 
 
 @nox.session(python="3.11")
@@ -19,7 +19,7 @@ def oldest(session: nox.Session) -> None:
     """The suite with the oldest dependencies that the package declares."""
     session.install("uv")
     session.run("uv", "pip", "install", "--resolution", "lowest-direct", "-e", ".[dev]")
-    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *session.posargs)
 
 
 @nox.session

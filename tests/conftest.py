@@ -109,6 +109,30 @@ def _with_room_for_frames(function: Callable[..., object]) -> Callable[..., obje
     return call
 
 
+_FIRST = (
+    "test_commands_of_pages.py",
+    "test_public_types.py",
+    "test_tutorials.py",
+    "certificates/test_proofs.py",
+    "execution/cluster/test_workers_of_dask.py",
+    "cli/test_read_only_image.py",
+    "fuzzing/test_fuzz.py",
+    "kernels/test_compiled_cache.py",
+    "cli/test_process.py",
+    "cli/test_current_folder.py",
+)
+"""Files that take long, or wait for other processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with files that take long: with several workers, one that began as the last would be waited for.
+
+    pytest-xdist begins with the files of most tests, unless called with ``--no-loadscope-reorder``.
+    """
+    places = {f"tests/{name}": place for place, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+
+
 def pytest_collection_finish() -> None:
     """Have the garbage collector leave alone what there is when all tests are known, and begin less often.
 
