@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import oocbe
 from oocbe.certificates.making import Maker
 from oocbe.cli.main import app
 from oocbe.errors import EXIT_LIMIT
+from oocbe.stress.networks import random_network
 from tools.fuzzing.proofs_mode import claim_of, scale_and_offset
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "daily.spot"
@@ -41,7 +43,10 @@ def test_the_answer_stays_where_the_certificate_is_interrupted(tmp_path, monkeyp
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_proof_that_was_killed_is_written_by_the_resumed_solve(tmp_path: Path, number: int) -> None:
     """No file has the proof's name before it is whole; the resumed run keeps the value and writes the proof anew."""
-    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    proof, opb, small = tmp_path / "p.pbp", tmp_path / "p.opb", tmp_path / "small.wcsp"
+    problem = random_network(12, 3, 0.4, 0.2, seed=1)
+    best = oocbe.solve(problem).value
+    oocbe.write(problem, small)
     proof.write_text("an older proof, of another formula")
     program = [
         "import sys, time, oocbe.certificates.veripb as veripb",
@@ -55,7 +60,7 @@ def test_a_proof_that_was_killed_is_written_by_the_resumed_solve(tmp_path: Path,
     ]
     words = [
         "solve",
-        str(EXAMPLE),
+        str(small),
         "--order-seconds",
         "0.1",
         "--bound-seconds",
@@ -69,12 +74,12 @@ def test_a_proof_that_was_killed_is_written_by_the_resumed_solve(tmp_path: Path,
     ) as child:
         assert child.stderr is not None
         assert any(line == "bucket\n" for line in child.stderr)
-        begun = [path.name for path in tmp_path.iterdir() if path.name not in ("p.opb", "run")]
+        begun = [path.name for path in tmp_path.iterdir() if path.name not in ("p.opb", "run", "small.wcsp")]
         assert not proof.exists() and len(begun) == 1
         child.send_signal(number)
         printed = child.stderr.read()
     assert not proof.exists() and ("no proof was written" in printed) == (number == signal.SIGTERM)
     done = CliRunner().invoke(app, [*words, "--resume"])
-    assert done.exit_code == 0 and "proof: an optimum of 2112" in done.output
-    assert claim_of(opb, proof)[1:] == (2112 - scale_and_offset(opb)[1],) * 2
-    assert {path.name for path in tmp_path.iterdir()} - {*begun} == {"p.pbp", "p.opb", "run"}
+    assert done.exit_code == 0 and f"proof: an optimum of {best}" in done.output
+    assert claim_of(opb, proof)[1:] == ((best - scale_and_offset(opb)[1]),) * 2
+    assert {path.name for path in tmp_path.iterdir()} - {*begun} == {"p.pbp", "p.opb", "run", "small.wcsp"}
