@@ -34,6 +34,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
+from oocbe.stress.networks import random_network
 from tests.helpers.effort import examples
 from tools.fuzzing.brute_force import truth_of
 from tools.fuzzing.descriptions import problem_of, random_description
@@ -387,10 +388,11 @@ def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.M
 
 def test_proof_of_a_resumed_solve_is_written_from_the_start(tmp_path: Path) -> None:
     options: dict[str, Any] = {"order_seconds": 0.1, "bounds": "none", "workdir": tmp_path / "run"}
-    oocbe.solve(DAILY, **options)
+    problem = random_network(12, 3, 0.4, 0.2, seed=1)
+    best = oocbe.solve(problem, **options).value
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
-    assert oocbe.solve(DAILY, **options, resume=True, proof=proof, opb=opb).value == 2112
-    assert claim_of(opb, proof)[1:] == (2112 - scale_and_offset(opb)[1],) * 2
+    assert oocbe.solve(problem, **options, resume=True, proof=proof, opb=opb).value == best
+    assert claim_of(opb, proof)[1:] == (best - scale_and_offset(opb)[1],) * 2
 
 
 def test_search_proves_that_nothing_is_feasible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,7 +468,8 @@ def test_mutations_of_proofs_prove_nothing_else() -> None:
 
 def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
-    oocbe.solve(DAILY, order_seconds=0.1, proof=proof, opb=opb)
+    oocbe.solve(random_network(12, 3, 0.4, 0.2, seed=1), order_seconds=0.1, proof=proof, opb=opb)
+    assert "\npol " in proof.read_text()
     count = examples(100)
     assert refused_mutations(random.Random(2), opb.read_text(), proof.read_text(), count) > count // 3
 
