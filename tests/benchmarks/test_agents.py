@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 from oocbe.dcop import Dcop
 from oocbe.formats import write
 from oocbe.stress import random_network
 
 ARGUMENTS = ("--repeat", "1", "--backend", "cpu")
-COMMAND = [sys.executable, str(Path(__file__).resolve().parents[2] / "benchmarks" / "agents.py"), *ARGUMENTS]
 
 
-def test_without_instances_the_command_says_so(tmp_path):
-    environment = {**os.environ, "OOCBE_DATA": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=200, env=environment, check=False)
-    assert "no instances in" in done.stderr
+def test_without_instances_the_command_says_so(tmp_path, run_benchmark):
+    assert "no instances in" in run_benchmark("agents", tmp_path, *ARGUMENTS).stderr
 
 
 def test_instances_are_held_against_their_optima(tmp_path, run_benchmark):

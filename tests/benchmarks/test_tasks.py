@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,12 +38,10 @@ def test_tasks_are_measured_and_checked(folder, run_benchmark):
     assert "54: the independent counter agrees on the count" in done.stdout
 
 
-def test_a_wrong_optimum_is_noticed(folder):
+def test_a_wrong_optimum_is_noticed(folder, run_benchmark):
     entry = {"spot5/54.spot": {"status": "optimal", "minimum": -1}}
     (folder / "optima.json").write_text(json.dumps(entry))
-    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    command = [sys.executable, str(SCRIPT), "--instances", "54", "--tasks", "count-optimal"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+    done = run_benchmark("tasks", folder, "--instances", "54", "--tasks", "count-optimal")
     assert done.returncode == 1
     assert "wrong: 54: the optimum is -1" in done.stderr
 

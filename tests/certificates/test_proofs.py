@@ -246,7 +246,9 @@ def frequencies(seed: int, variables: int, size: int) -> Problem:
     return Problem(tuple(Variable(str(v), size) for v in range(variables)), tuple(functions))
 
 
-@pytest.mark.parametrize(("variables", "size", "mutations"), [(4, 12, 30), (6, 16, 0)])
+@pytest.mark.parametrize(
+    ("variables", "size", "mutations"), [(4, 12, 12), pytest.param(6, 16, 0, marks=pytest.mark.slow)]
+)
 def test_search_closes_proofs_of_many_values_by_halves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: int, size: int, mutations: int
 ) -> None:
@@ -420,7 +422,11 @@ def test_an_optimum_of_no_cost_needs_no_elimination(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "optimum"),
-    [("wcsp/random/0.wcsp", 191), ("wcsp/mastermind/mastermind_03_08_03.wcsp", 79), ("wcsp/iscas89/c432.wcsp", 101)],
+    [
+        ("wcsp/random/0.wcsp", 191),
+        pytest.param("wcsp/mastermind/mastermind_03_08_03.wcsp", 79, marks=pytest.mark.slow),
+        ("wcsp/iscas89/c432.wcsp", 101),
+    ],
 )
 def test_proofs_of_weighted_csps_are_closed_and_small(tmp_path: Path, name: str, optimum: int) -> None:
     path = ROOT.parent / "shared" / "data" / name

@@ -83,7 +83,7 @@ def test_work_on_disk_needs_few_file_descriptors(tmp_path, program, expected):
     assert done.stdout.strip() == expected, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("more", [(), ("--workdir", "run"), ("--workers", "2")])
+@pytest.mark.parametrize("more", [("--workdir", "run"), ("--workers", "2")])
 def test_a_solve_needs_few_file_descriptors(tmp_path, more):
     write(grid(5, 4), tmp_path / "grid.wcsp")
     options = ("--bounds", "none", "--tables", "incomplete", "--memory", "64MiB", "-q")

@@ -45,7 +45,7 @@ def listed(problem: Problem) -> Problem:
 @pytest.mark.parametrize("make", [costly_photographs, anything])
 def test_the_optimum_stays_and_what_is_left_keeps_its_value(make):
     made = 0
-    for seed in range(examples(140)):
+    for seed in range(examples(100)):
         whole = make(seed)
         for problem in (whole, maximised(whole)):
             left = forbid_penalties(problem, AUTO).problem
