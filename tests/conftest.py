@@ -114,12 +114,20 @@ _FIRST = (
     "test_public_types.py",
     "test_tutorials.py",
     "certificates/test_proofs.py",
-    "execution/cluster/test_workers_of_dask.py",
-    "cli/test_read_only_image.py",
+    "durability/test_scarce_resources.py",
     "fuzzing/test_fuzz.py",
-    "kernels/test_compiled_cache.py",
     "cli/test_process.py",
+    "kernels/test_compiled_cache.py",
+    "durability/test_killed.py",
+    "runtime/pictures/test_pictures.py",
+    "elimination/test_large_scopes.py",
+    "cli/test_many_files.py",
+    "execution/cluster/test_slurm_script.py",
+    "execution/cluster/test_workers_of_dask.py",
     "cli/test_current_folder.py",
+    "cli/test_read_only_image.py",
+    "api/test_many.py",
+    "elimination/test_killed_workers.py",
 )
 """Files that take long, or wait for other processes."""
 

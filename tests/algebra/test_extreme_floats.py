@@ -84,7 +84,7 @@ def reduced(semiring: Semiring, values: list[float]) -> float:
     return greatest if math.isinf(greatest) else greatest + math.log(math.fsum(math.exp(v - greatest) for v in values))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(FLOATING),
     st.lists(st.sampled_from([0.0, 1.0, 2.5, 7.0, None]), min_size=8, max_size=8),

@@ -61,7 +61,7 @@ def questions(draw):
     return count, clauses, weights, sorted(shown)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(questions())
 def test_against_brute_force(tmp_path_factory, drawn):
     path = tmp_path_factory.mktemp("drawn") / "drawn.cnf"

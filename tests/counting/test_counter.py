@@ -97,7 +97,7 @@ def test_a_short_time_limit_is_not_spent_on_the_compilation_of_probes(monkeypatc
 LITERALS = st.lists(st.integers(0, 13), max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(LITERALS, max_size=25), st.none() | st.sets(st.integers(0, 6)))
 def test_any_clauses(clauses, shown):
     formula = Formula.of(7, clauses, shown)

@@ -123,7 +123,7 @@ def end_stages(stages, pending, at_work, done):
                 moved = True
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(graphs(), st.integers(1, 4))
 def test_list_scheduling_is_that_of_the_clock(stages, workers):
     if sum(s.seconds for s in stages):

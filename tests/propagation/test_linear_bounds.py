@@ -114,7 +114,7 @@ def test_integers_reach_the_exact_fixpoint_and_lose_no_solution(system, simultan
         assert (feasible >= found.lower).all() and (feasible <= found.upper).all()
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(integer_systems(), st.randoms(use_true_random=False))
 def test_order_and_repetition_change_nothing(system, random):
     found = propagate_bounds(system)
@@ -140,7 +140,7 @@ def test_order_and_repetition_change_nothing(system, random):
         assert sum(propagate_bounds(tight).rounds) == 0
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(integer_systems(scale=3**50))
 def test_large_integers_are_exact(system):
     # Rows of no coefficient are small numbers, and those of doubles.

@@ -39,7 +39,7 @@ def labelled(problem):
     return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(models(), st.booleans())
 def test_what_is_left_has_the_same_solutions(model, probing):
     result = oocbe.propagate(model, probe=probing)
@@ -54,7 +54,7 @@ def test_what_is_left_has_the_same_solutions(model, probing):
     assert json.loads(json.dumps(result.to_json()))["status"] == "fixpoint"
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(models(), st.sampled_from([0, 200, tuning().work_bytes]))
 def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model, bit_set_bytes):
     network = Network(model, bit_set_bytes, 0)
