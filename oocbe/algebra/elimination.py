@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -146,19 +146,7 @@ class JoinElimination(Step):
             arrange(table, *self._scope_and_order(table, own, kernels, matches), self.dtype, kernels, piece_rows)
             for table, own in ((outer, self.own_outer), (inner, self.own_inner))
         )
-        on_device = kernels.name == "cuda"
-        eliminated = outer.layout.select(self.gone)
-        plan = EliminationPlan(
-            outer_eliminated=move_plan(rows1.layout, eliminated),
-            inner_eliminated=move_plan(rows2.layout, eliminated),
-            outer_run=field_masks(rows1.layout, (*self.kept, *self.own_outer)),
-            inner_rank=field_masks(rows2.layout, (*self.kept, *self.own_inner)),
-            outer_move=move_plan(rows1.layout, self.layout, (*self.kept, *self.own_outer)),
-            inner_move=move_plan(rows2.layout, self.layout, (*self.own_inner, *(self.kept if on_device else ()))),
-            kept=field_masks(self.layout, self.kept),
-            eliminated_bits=eliminated.bits,
-            words=self.layout.words,
-        )
+        plan = _plan(self, rows1.layout, rows2.layout, kernels.name == "cuda")
         groups = match(rows1, rows2, self.kept, kernels, piece_rows) if matches else None
         return PreparedElimination(rows1, rows2, groups, plan, self.semiring, kernels, piece_rows)
 
@@ -340,3 +328,20 @@ def split_runs(
             ),
         )
         low, done = high, int(ends[high - 1])
+
+
+@lru_cache(maxsize=4)  # the pieces of one operation have equal layouts
+def _plan(step: JoinElimination, outer: Layout, inner: Layout, on_device: bool) -> EliminationPlan:
+    """The bit layout of the join of arranged tables."""
+    eliminated = outer.select(step.gone)
+    return EliminationPlan(
+        outer_eliminated=move_plan(outer, eliminated),
+        inner_eliminated=move_plan(inner, eliminated),
+        outer_run=field_masks(outer, (*step.kept, *step.own_outer)),
+        inner_rank=field_masks(inner, (*step.kept, *step.own_inner)),
+        outer_move=move_plan(outer, step.layout, (*step.kept, *step.own_outer)),
+        inner_move=move_plan(inner, step.layout, (*step.own_inner, *(step.kept if on_device else ()))),
+        kept=np.trim_zeros(field_masks(step.layout, step.kept), "f"),
+        eliminated_bits=eliminated.bits,
+        words=step.layout.words,
+    )

@@ -57,7 +57,8 @@ class EliminationPlan:
     inner_rank : uint64 (words of inner,), ones at all bits of the inner table but the eliminated ones.
     outer_move, inner_move : move plans into the result's key; the inner one omits the variables of the outer one, but
         on a device, where both have the shared kept variables.
-    kept : uint64 (words,), ones at the bits of the shared kept variables in the result's key.
+    kept : uint64, ones at the bits of the shared kept variables in the last words of the result's key, as many words as
+        have such bits: no more than one of the tables has.
     eliminated_bits : bits of the eliminated variables in that one word.
     words : words of the result's key.
     """

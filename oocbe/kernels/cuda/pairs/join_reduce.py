@@ -54,7 +54,7 @@ def join_reduce(
     outer_heads, inner_heads = group_heads((outer[0], plan.outer_run), (inner[0], plan.inner_rank))
     outer_runs = find_runs(*outer, outer_heads, plan.outer_eliminated, plan.outer_move, *shape)
     inner_runs = find_runs(*inner, inner_heads, plan.inner_eliminated, plan.inner_move, *shape)
-    kept = np.trim_zeros(plan.kept, "f")  # the last words, as many as one of the tables has at most
+    kept = plan.kept
     outer_kept, inner_kept = (runs.keys[plan.words - len(kept) :] for runs in (outer_runs, inner_runs))
     heads = group_heads((outer_kept, kept), (inner_kept, kept))
     outer_starts, others = map(starts_of, heads)
