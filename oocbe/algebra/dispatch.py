@@ -26,7 +26,7 @@ from oocbe.algebra.elimination import JoinElimination, split_key_word
 from oocbe.algebra.gpu_streaming import DevicePlan, known_extent
 from oocbe.algebra.inputs import Execution, check_pair, check_result, check_values, choose_kernels
 from oocbe.algebra.join import Join
-from oocbe.algebra.marginalisation import Marginalisation, has_duplicates
+from oocbe.algebra.marginalisation import MarginalisationStep, has_duplicates
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step, extent_of
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import distributes
@@ -151,7 +151,7 @@ def step_of(tables: Sequence[Any], gone: tuple[str, ...], extents: Sequence[NDAr
     extents : least and greatest value of each table, or all its values; empty where they are not known.
     """
     if len(tables) == 1:
-        return Marginalisation.of(tables[0], gone, extents[0]), list(tables)
+        return MarginalisationStep.of(tables[0], gone, extents[0]), list(tables)
     if not gone:
         return Join.of(tables, extents), list(tables)
     pairs = sorted(zip(tables, extents, strict=True), key=lambda pair: -pair[0].rows)

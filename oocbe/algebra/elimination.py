@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.arrange import arrange, match, without_lonely
 from oocbe.algebra.inputs import check_pair
-from oocbe.algebra.marginalisation import Marginalisation, has_duplicates
+from oocbe.algebra.marginalisation import MarginalisationStep, has_duplicates
 from oocbe.algebra.out_of_core.context import (
     ExecutionContext,
     OperationPiece,
@@ -207,9 +207,9 @@ class JoinElimination(Step):
         ]
 
     @cached_property
-    def _reduction(self) -> Marginalisation:
+    def _reduction(self) -> MarginalisationStep:
         """The marginalisation of partial results: rows of one key become one."""
-        return Marginalisation(self.layout, self.dtype, self.semiring)
+        return MarginalisationStep(self.layout, self.dtype, self.semiring)
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """See :class:`Step`."""

@@ -37,7 +37,7 @@ def has_duplicates(table: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Marginalisation(Step):
+class MarginalisationStep(Step):
     """A marginalisation of a table.
 
     layout, dtype, semiring : of the result; the layout has the variables that stay.
@@ -56,7 +56,7 @@ class Marginalisation(Step):
     joins = False
 
     @classmethod
-    def of(cls, table: Any, gone: Sequence[str], extent: NDArray[Any]) -> Marginalisation:
+    def of(cls, table: Any, gone: Sequence[str], extent: NDArray[Any]) -> MarginalisationStep:
         """The step for a table; ``extent`` as for :func:`oocbe.algebra.dispatch.step_of`."""
         sizes = [table.layout.sizes[table.layout.place(name)] for name in gone]
         adds_duplicates = has_duplicates(table) and not table.semiring.selects

@@ -1,7 +1,8 @@
 """The bound ``constant``: each function outside a message costs at least its minimum.
 
 It is available for every problem in the min-sum semiring. Functions over one variable are kept value by value, as they
-are additive already. All other bounds start from these terms (:class:`oocbe.elimination.row_pruning.row_bounds.Terms`).
+are additive already. All other bounds start from these terms
+(:class:`oocbe.elimination.row_pruning.row_bounds.BoundTerms`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.forbidden import SingleValues, removed_values
-from oocbe.elimination.row_pruning.row_bounds import BoundSource, FixedPoint, Terms
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, BoundTerms, FixedPoint
 from oocbe.kernels.cpu.buckets.outside_terms import SOFT
 from oocbe.model.problem import Problem
 
 
-def minimum_terms(problem: Problem, fixed_point: FixedPoint, larger: Sequence[int] | None = None) -> Terms:
+def minimum_terms(problem: Problem, fixed_point: FixedPoint, larger: Sequence[int] | None = None) -> BoundTerms:
     """Soft terms: functions over one variable as they are, others by their minimum.
 
     The problem's constant is a term without variables. Zero terms are left out, as are terms of functions that permit
@@ -45,7 +46,7 @@ def minimum_terms(problem: Problem, fixed_point: FixedPoint, larger: Sequence[in
     singles = int(says_something.sum())
     lengths = np.concatenate([[0], np.ones(singles, dtype=np.int64), arity[others]])
     nothing = np.zeros(max(problem.sizes, default=0) if len(members) else 0, dtype=np.int64)
-    return Terms(
+    return BoundTerms(
         np.concatenate([[0], np.cumsum(lengths)]),
         np.concatenate([single.variables[says_something], members]),
         np.concatenate([single.starts[:-1][says_something], np.full(len(members), len(entries))]),

@@ -22,7 +22,7 @@ from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
 from oocbe.bounds.row_tables import network_of
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.row_bounds import FixedPoint, Terms
+from oocbe.elimination.row_pruning.row_bounds import BoundTerms, FixedPoint
 from oocbe.kernels.cpu.buckets.outside_terms import HARD, SOFT
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
@@ -150,7 +150,7 @@ class DualAscent:
         costs = np.where(self.removed > 0, np.inf, self._costs)
         return float(least.sum() + np.minimum.reduceat(costs, self._first[:-1]).sum())
 
-    def terms(self) -> Terms:
+    def terms(self) -> BoundTerms:
         """Terms of all functions (and constraints, if they take part)."""
         if not len(self._kinds):
             return self._others
@@ -161,4 +161,6 @@ class DualAscent:
         shares[np.repeat(permits_nothing[network.function], self._sizes)] = 0
         least[permits_nothing] = 0
         offset = network.message_start - network.value_start[-1]
-        return self._others.joined(Terms(network.function_start, network.variable, offset, shares, least, self._kinds))
+        return self._others.joined(
+            BoundTerms(network.function_start, network.variable, offset, shares, least, self._kinds)
+        )

@@ -22,7 +22,7 @@ from oocbe.bounds.forbidden import Forbidden, propagated
 from oocbe.bounds.linear_program import LinearProgram
 from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
 from oocbe.bounds.rows import Row
-from oocbe.elimination.row_pruning.row_bounds import LARGEST, BoundSource, FixedPoint, Terms
+from oocbe.elimination.row_pruning.row_bounds import LARGEST, BoundSource, BoundTerms, FixedPoint
 from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
@@ -54,7 +54,9 @@ LITTLE = 2e-4
 """Little progress in a round, relative to the bound's distance from its start."""
 
 
-def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, costly: CostlyTuples) -> Terms:
+def row_terms(
+    rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, costly: CostlyTuples
+) -> BoundTerms:
     """Terms of rows with non-negative multipliers in fixed point.
 
     Rows without a multiplier are left out, as are rows whose products with it would overflow 64-bit integers.
@@ -80,7 +82,7 @@ def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Fo
     kind = np.where(depends, LITERAL, HARD).astype(np.uint8)
     linear = [(term, r.number, int(factor[term])) for term, r in enumerate(chosen) if r.number >= 0]
     kind[[term for term, _, _ in linear]] = CONSUMED
-    return Terms(start, variable, offset, entries, -factor * limits, kind, tuple(linear))
+    return BoundTerms(start, variable, offset, entries, -factor * limits, kind, tuple(linear))
 
 
 _Multipliers = tuple[float, list[Row], NDArray[np.float64]]
@@ -107,7 +109,7 @@ class Relaxation:
         problem: Problem,
         forbidden: Forbidden,
         fixed_point: FixedPoint,
-        base: Terms,
+        base: BoundTerms,
         seed: int,
         costly: CostlyTuples | None = None,
         record: Record | None = None,

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.cost_tables import CostTable
+from oocbe.algebra.complete_tables.cost_tables import CompleteCosts
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.kernels.cpu.projection import AscentNetwork
@@ -353,10 +353,10 @@ class ScaledCosts:
         distance = self.tables.distance_below(threshold)
         return min(self.cap, 0 if distance < 0 else _above(distance, self.bits))
 
-    def table(self, part: ScopeTable, order: Sequence[int]) -> CostTable:
+    def table(self, part: ScopeTable, order: Sequence[int]) -> CompleteCosts:
         """A function in fixed point; order : of its scope, the slowest first."""
         turned = self.down(part.values - part.least, part.permitted).transpose([part.scope.index(v) for v in order])
-        return CostTable(tuple(order), np.ascontiguousarray(turned).ravel())
+        return CompleteCosts(tuple(order), np.ascontiguousarray(turned).ravel())
 
     def down(self, above: Any, permitted: NDArray[np.bool_]) -> NDArray[Any]:
         """Costs of functions beyond their minima, rounded down and capped."""

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.elimination import JoinElimination
 from oocbe.algebra.join import Join
-from oocbe.algebra.marginalisation import Marginalisation
+from oocbe.algebra.marginalisation import MarginalisationStep
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.dispatch import Dispatch, Runs, halved_run, trace_segment
+from oocbe.execution.cluster.dispatch import Dispatch, ItemRanges, halved_run, trace_segment
 from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerConfig, active
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.partition import JoinInput
@@ -43,7 +43,15 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.pieces import Indivisible, run_piece
 from oocbe.runtime.waiting import StoppedError
 from oocbe.stress.kernels.cpu.synthetic import fill_in_order
-from oocbe.stress.segments import SUMS, JoinedRows, MarginalisedRows, ResultCheck, RowChecker, check_tables, summed_up
+from oocbe.stress.segments import (
+    SUMS,
+    JoinCheck,
+    MarginalisationCheck,
+    ResultCheck,
+    RowChecker,
+    check_tables,
+    summed_up,
+)
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.table import Table
@@ -84,9 +92,9 @@ class GeneratedOperation:
     def checker(self) -> RowChecker:
         """The checker of the result's rows."""
         if self.operator == MAXIMISE:
-            return MarginalisedRows(*self.tables)
+            return MarginalisationCheck(*self.tables)
         first, second = self.tables
-        return JoinedRows(first, second, self.operator == JOIN_MAXIMISE)
+        return JoinCheck(first, second, self.operator == JOIN_MAXIMISE)
 
     @property
     def rows_in(self) -> int:
@@ -118,7 +126,7 @@ class GeneratedOperation:
         values = [np.array([0, table.greatest], dtype=s.dtype) for table, s in zip(self.tables, sources, strict=True)]
         step: Step
         if self.operator == MAXIMISE:
-            step = Marginalisation.of(sources[0], (self.tables[0].own,), values[0])
+            step = MarginalisationStep.of(sources[0], (self.tables[0].own,), values[0])
         elif self.operator == JOIN_SUM:
             step = Join.of(sources, values)
         else:
@@ -327,7 +335,7 @@ def digest_by(
     Raises ClusterError: the workers cannot go on; ResourceError: a worker has no memory for the smallest segment.
     """
     digest, deadline = Digest(operation, workers.rows, hears), Deadline()
-    runs = Runs(range(operation.stretches + 1), workers, FIRST_STRETCHES)
+    runs = ItemRanges(range(operation.stretches + 1), workers, FIRST_STRETCHES)
 
     def segment_of(run: range, sharing: int) -> RankSegment:
         how = WorkerConfig.of(workers, deadline, DiskBudget(folder), sharing, backend=backend, streams=streams)

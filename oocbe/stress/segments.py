@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.execution.cluster.dispatch import Dispatch, PartCollector, Runs, halved_run
+from oocbe.execution.cluster.dispatch import Dispatch, ItemRanges, PartCollector, halved_run
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers, current
 from oocbe.kernels.cpu.threads import row_ranges, run_all
@@ -115,7 +115,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
 
     Raises ClusterError: the workers cannot go on; DiskError: the disk is full.
     """
-    name, runs = f"table of {table.own}", Runs(range(table.chunk_count(chunk_rows) + 1), workers)
+    name, runs = f"table of {table.own}", ItemRanges(range(table.chunk_count(chunk_rows) + 1), workers)
     with PartsWriter(path, table.layout, dtype, MAX_SUM) as writer:
         parts = PartCollector(writer, name, workers)
 
@@ -133,7 +133,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
 
 def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tuple[int, list[int]]:
     """Have workers check all rows of a result, as :func:`check_tables` does; ClusterError."""
-    at, runs = TableAt.of(result), Runs(range(result.chunk_count + 1), workers)
+    at, runs = TableAt.of(result), ItemRanges(range(result.chunk_count + 1), workers)
     name = f"check of {result.path.name}"
     totals = np.zeros(SUMS, dtype=np.uint64)
     wrong: list[int] = []
@@ -210,7 +210,7 @@ class RowChecker(Protocol):
 
 
 @dataclass(frozen=True)
-class JoinedRows:
+class JoinCheck:
     """Checks rows of the join sum of two tables, with ``e`` marginalised out where it ``eliminates``."""
 
     first: SyntheticTable
@@ -245,7 +245,7 @@ class JoinedRows:
 
 
 @dataclass(frozen=True)
-class MarginalisedRows:
+class MarginalisationCheck:
     """Checks rows of a table marginalised over its own variable."""
 
     table: SyntheticTable
@@ -312,12 +312,12 @@ class ResultCheck:
 
 def check_joined(result: StoredTable | Table, first: SyntheticTable, second: SyntheticTable) -> ResultCheck:
     """Check the join sum of two tables of one family; with ``e`` marginalised out where the result has no ``e``."""
-    return _check_rows(result, JoinedRows(first, second, "e" not in result.layout))
+    return _check_rows(result, JoinCheck(first, second, "e" not in result.layout))
 
 
 def check_marginalised(result: StoredTable | Table, table: SyntheticTable) -> ResultCheck:
     """Check the marginalisation of a table over its own variable."""
-    checker = MarginalisedRows(table)
+    checker = MarginalisationCheck(table)
     if not result.is_sorted:
         return ResultCheck(result.rows, checker.expected, "the result is not sorted")
     return _check_rows(result, checker)

@@ -71,8 +71,8 @@ def test_the_answers_are_those_of_trees_in_memory(seed, monkeypatch):
     problem = random_product(random) if seed % 2 else random_network(random)
     space = "log" if seed % 4 == 3 else "auto"
     if seed % 3 == 0:
-        store = sweep.MessageStore
-        monkeypatch.setattr(sweep, "MessageStore", lambda memory: store(0))
+        store = sweep.StoredMessages
+        monkeypatch.setattr(sweep, "StoredMessages", lambda memory: store(0))
     tree = oocbe.JunctionTree(problem, order_seconds=0, space=space)
     stored = stored_tree(problem, space=space)
     assert repr(stored).split(" cliques")[0] == repr(tree).split(" cliques")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.algebra.complete_tables.cost_tables import CostTable, add, least
+from oocbe.algebra.complete_tables.cost_tables import CompleteCosts, add, least
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -20,14 +20,14 @@ def test_sums_and_minima_are_those_of_arrays(seed, monkeypatch):
     values = generator.integers(0, cap + 1, [sizes[v] for v in scope]).astype(dtype)
     part = generator.integers(0, cap + 1, [sizes[v] for v in part_scope]).astype(dtype)
     missing = tuple(i for i, v in enumerate(scope) if v not in part_scope)
-    table = CostTable(scope, values.ravel().copy())
-    add(table, CostTable(part_scope, part.ravel()), sizes, cap, limit)
+    table = CompleteCosts(scope, values.ravel().copy())
+    add(table, CompleteCosts(part_scope, part.ravel()), sizes, cap, limit)
     total = values + np.expand_dims(part, missing)
     assert (table.values == np.where(total >= limit, cap, total).ravel()).all()
     minima = least(table, part_scope, sizes, cap)
     assert (minima.values == table.values.reshape(values.shape).min(axis=missing).ravel()).all()
     # What is at the cap stays there, whatever is taken away; nothing is left below 0.
-    add(table, CostTable(part_scope, -minima.values), sizes, cap, limit)
+    add(table, CompleteCosts(part_scope, -minima.values), sizes, cap, limit)
     rest = np.where(total >= limit, cap, total - np.expand_dims(minima.values.reshape(part.shape), missing))
     assert (table.values == rest.ravel()).all()
     place = {v: int(generator.integers(sizes[v])) for v in scope}

@@ -20,7 +20,7 @@ from oocbe.kernels.cpu.complete.capped_costs import add_capped, least_capped
 
 
 @dataclass(frozen=True)
-class CostTable:
+class CompleteCosts:
     """Costs of all assignments of ``scope``, the slowest first: ``values`` int32 or int64 (cells,), 0 to the cap."""
 
     scope: tuple[int, ...]
@@ -34,12 +34,12 @@ class CostTable:
         return int(self.values[place])
 
 
-def zeros(scope: Sequence[int], sizes: Sequence[int], dtype: np.dtype[Any]) -> CostTable:
+def zeros(scope: Sequence[int], sizes: Sequence[int], dtype: np.dtype[Any]) -> CompleteCosts:
     """A table that costs nothing."""
-    return CostTable(tuple(scope), np.zeros(math.prod(sizes[v] for v in scope), dtype=dtype))
+    return CompleteCosts(tuple(scope), np.zeros(math.prod(sizes[v] for v in scope), dtype=dtype))
 
 
-def add(target: CostTable, part: CostTable, sizes: Sequence[int], cap: int, limit: int | None = None) -> None:
+def add(target: CompleteCosts, part: CompleteCosts, sizes: Sequence[int], cap: int, limit: int | None = None) -> None:
     """Add a table to another one whose scope contains its own, in place.
 
     part : in -``cap`` to ``cap``, such that no sum is negative.
@@ -50,10 +50,10 @@ def add(target: CostTable, part: CostTable, sizes: Sequence[int], cap: int, limi
     add_capped(target.values, part.values, axes, cap, cap if limit is None else limit)
 
 
-def least(table: CostTable, scope: Sequence[int], sizes: Sequence[int], cap: int) -> CostTable:
+def least(table: CompleteCosts, scope: Sequence[int], sizes: Sequence[int], cap: int) -> CompleteCosts:
     """The least cost of each assignment of ``scope``, in the table's own order; errors as for :func:`add`."""
     cells = math.prod(sizes[v] for v in scope)
-    return CostTable(tuple(scope), least_capped(table.values, _axes(table.scope, scope, sizes), cells, cap))
+    return CompleteCosts(tuple(scope), least_capped(table.values, _axes(table.scope, scope, sizes), cells, cap))
 
 
 def _axes(large: Sequence[int], small: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, int]]:

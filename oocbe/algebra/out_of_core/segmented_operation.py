@@ -38,7 +38,7 @@ from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.dispatch import Dispatch, PartCollector, Runs, halved_run, take_account
+from oocbe.execution.cluster.dispatch import Dispatch, ItemRanges, PartCollector, halved_run, take_account
 from oocbe.execution.cluster.segment_files import (
     NO_VALUES,
     PartResult,
@@ -342,7 +342,7 @@ class SegmentedOperation:
         return [made_of[start] for start in sorted(made_of)]
 
 
-class KeyRanges(Runs):
+class KeyRanges(ItemRanges):
     """Ranges of the smallest ranges of the cut variables' values that an operation can be cut into.
 
     inputs : those that are cut. budget : of the memory for chunks that are looked at.

@@ -42,7 +42,7 @@ Logs = NDArray[np.float64]
 """Logarithms of a table's cells, float64 (cells,); the last variable of the scope changes fastest."""
 
 BLOCK_CELLS = 1 << 11
-"""Cells of a block of :class:`Walk`, at least, if the table has as many: its positions take 16 KiB."""
+"""Cells of a block of :class:`Traversal`, at least, if the table has as many: its positions take 16 KiB."""
 
 LEAST = -1e300
 """Logarithm in place of -inf, where that would be subtracted from itself."""
@@ -52,7 +52,7 @@ CONVERGED = 1e-4
 
 
 @dataclass(frozen=True)
-class Walk:
+class Traversal:
     """Cells of a small table by those of a large one (:mod:`oocbe.bounds.kernels.cpu.log_tables`), and their number."""
 
     bases: NDArray[np.int64]
@@ -280,7 +280,7 @@ class LogJoinGraph:
         walk = self._walk(scope, own)
         add_logarithms(target, part, walk.bases, walk.inner, factor)
 
-    def _made_walk(self, large: tuple[int, ...], small: tuple[int, ...]) -> Walk:
+    def _made_walk(self, large: tuple[int, ...], small: tuple[int, ...]) -> Traversal:
         steps, step = dict.fromkeys(large, 0), 1
         for v in reversed(small):
             steps[v] = step
@@ -292,7 +292,7 @@ class LogJoinGraph:
                 inner = (axis + inner).ravel()
             else:
                 bases = (axis + bases).ravel()
-        return Walk(bases, inner, step)
+        return Traversal(bases, inner, step)
 
     def _tables(self, problem: Problem) -> Iterator[tuple[tuple[int, ...], Logs]]:
         """Each function and constraint, with its scope in elimination order."""

@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.cost_tables import CostTable, add, least, zeros
+from oocbe.algebra.complete_tables.cost_tables import CompleteCosts, add, least, zeros
 from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass
 from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
@@ -134,8 +134,8 @@ class JoinGraph:
                     receiver = self.clusters[child]
                     found = self._least(own, receiver.separator).values
                     given = np.where(found >= self._costs.cap, found, found // (len(own.children) + 3 - parts))
-                    self._add(own.table, CostTable(receiver.separator, -given))
-                    self._add(receiver.table, CostTable(receiver.separator, given))
+                    self._add(own.table, CompleteCosts(receiver.separator, -given))
+                    self._add(receiver.table, CompleteCosts(receiver.separator, given))
 
     def cost(self, variable: int, assignment: dict[int, int]) -> int | None:
         """Cost of a variable's bucket, given values of it and of all later variables; None if they are forbidden."""
@@ -147,7 +147,7 @@ class JoinGraph:
         """Divide the buckets and make the first forward pass."""
         costs = self._costs
         waiting: list[list[Cluster]] = [[] for _ in self._order]
-        forbidden: list[CostTable] = []
+        forbidden: list[CompleteCosts] = []
         charged = 0
         for number, part in enumerate(costs.tables.parts):
             check_deadline()
@@ -158,7 +158,7 @@ class JoinGraph:
             never = table.values >= costs.cap
             charged += bool((table.values[~never] > 0).any())
             if never.any():
-                forbidden.append(CostTable(table.scope, np.where(never, table.values, 0)))
+                forbidden.append(CompleteCosts(table.scope, np.where(never, table.values, 0)))
         unit = max(1.0, (temperature or 1.0) * costs.cap / max(1, charged))
         partition = Partition(self.sizes, self._position, self._z, costs.cap, unit, seed, temperature is not None)
         itemsize, used = costs.dtype.itemsize, 0
@@ -196,18 +196,18 @@ class JoinGraph:
                 "Lower --z, or raise --memory"
             )
 
-    def _forbid(self, cluster: Cluster, forbidden: Sequence[CostTable]) -> None:
+    def _forbid(self, cluster: Cluster, forbidden: Sequence[CompleteCosts]) -> None:
         """Apply forbidden tuples of functions to a cluster that contains all their variables."""
         for table in forbidden:
             if members_of(table.scope) & ~cluster.members == 0:
                 self._add(cluster.table, table)
 
-    def _sent(self, cluster: Cluster) -> CostTable | None:
+    def _sent(self, cluster: Cluster) -> CompleteCosts | None:
         """Subtract a cluster's min-marginal over its separator from its table, and return it."""
         if self.is_closed:
             return None
         message = self._least(cluster, cluster.separator)
-        self._add(cluster.table, CostTable(message.scope, -message.values))
+        self._add(cluster.table, CompleteCosts(message.scope, -message.values))
         if not cluster.separator:
             self.proven += int(message.values[0])  # after the subtraction, as it lowers the limit
         return message
@@ -234,18 +234,18 @@ class JoinGraph:
         total = np.sum(marginals, axis=0, dtype=np.int64)
         for place, (cluster, marginal) in enumerate(zip(clusters, marginals, strict=True)):
             change = np.where(never, self._costs.cap, (total + place) // len(clusters) - marginal)
-            self._add(cluster.table, CostTable(shared, change.astype(marginal.dtype)))
+            self._add(cluster.table, CompleteCosts(shared, change.astype(marginal.dtype)))
 
     @property
     def _limit(self) -> int:
         """A cell with at least this cost belongs to no assignment that counts."""
         return max(1, self._costs.cap - self.proven)
 
-    def _least(self, cluster: Cluster, scope: Sequence[int]) -> CostTable:
+    def _least(self, cluster: Cluster, scope: Sequence[int]) -> CompleteCosts:
         check_deadline()
         return least(cluster.table, scope, self.sizes, self._costs.cap)
 
-    def _add(self, target: CostTable, part: CostTable) -> None:
+    def _add(self, target: CompleteCosts, part: CompleteCosts) -> None:
         check_deadline()
         add(target, part, self.sizes, self._costs.cap, self._limit)
 
@@ -280,7 +280,7 @@ class Cluster:
 
     variable: int
     members: int
-    table: CostTable
+    table: CompleteCosts
     parts: list[int] = field(default_factory=list)
     children: list[int] = field(default_factory=list)
     parent: int | None = None
@@ -365,7 +365,7 @@ class Partition:
     def _cells(self, members: int) -> int:
         return math.prod(self.sizes[v] for v in elements_of(members))
 
-    def _loss(self, variable: int, one: CostTable, other: CostTable) -> float:
+    def _loss(self, variable: int, one: CompleteCosts, other: CompleteCosts) -> float:
         """Sampled loss of separate elimination of a variable from two tables, in temperatures."""
         generator = np.random.default_rng([self.seed, variable, len(one.scope), len(other.scope)])
         sizes, count = self.sizes, CANDIDATES * SAMPLES
@@ -389,7 +389,7 @@ class Partition:
         return float((weights * lost).sum() / weights.sum())
 
     def _costs(
-        self, variable: int, table: CostTable, columns: Mapping[int, NDArray[np.int64]], count: int
+        self, variable: int, table: CompleteCosts, columns: Mapping[int, NDArray[np.int64]], count: int
     ) -> NDArray[np.float64]:
         """Costs (values of the variable, assignments of the others), in temperatures."""
         places, step, own = np.zeros(count, dtype=np.int64), 1, 0

@@ -29,7 +29,7 @@ from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
 from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.errors import ResourceError
-from oocbe.execution.cluster.dispatch import Dispatch, Pace, PartCollector, Runs, halved_run
+from oocbe.execution.cluster.dispatch import Dispatch, ItemRanges, Pace, PartCollector, halved_run
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows
@@ -220,7 +220,7 @@ class SegmentedBucket:
         row_bytes = 8 * table.layout.words + table.dtype.itemsize
         with PartsWriter(path, table.layout, table.dtype, table.semiring, budget=self._store.budget) as writer:
             parts = PartCollector(writer, f"{name}, the rest", self._workers)
-            chunks = Runs(range(table.chunk_count + 1), self._workers)
+            chunks = ItemRanges(range(table.chunk_count + 1), self._workers)
 
             def segment_of(run: range, sharing: int) -> RestSegment:
                 how = self._circumstances(row_bytes, sharing)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
-from oocbe.kernels.cpu.buckets.bucket_join import JoinedRows, Walk
+from oocbe.kernels.cpu.buckets.bucket_join import MessageRows, Walk
 from oocbe.kernels.cpu.buckets.join_arrays import Frontier, JoinProgram, SharedCounts, TableArrays, TrieArrays
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
 from oocbe.model.settings.tuning import tuning
@@ -61,7 +61,7 @@ class _Limits(NamedTuple):
         """Initial counts for new walks."""
         return SharedCounts(np.zeros(2, dtype=np.int64), self.deadline.flag)
 
-    def check(self, parts: list[JoinedRows], counts: SharedCounts) -> None:
+    def check(self, parts: list[MessageRows], counts: SharedCounts) -> None:
         """Raise the errors of :func:`join_and_eliminate` if any of these walks is incomplete."""
         self.deadline.check()
         if sum(p.rows for p in parts) > self.rows:
@@ -117,7 +117,7 @@ def join_and_eliminate(
 
 def _walked_alone(
     program: JoinProgram, flat: _Flat, root: Frontier, rows: int, limits: _Limits
-) -> list[JoinedRows] | None:
+) -> list[MessageRows] | None:
     """The walk by this thread alone, for little expected work; None if it turns out long and threads can share it.
 
     The expected work is an estimate, and far too low if the constraints permit nearly everything. Such a walk is
@@ -139,7 +139,7 @@ def _walked_alone(
 
 def _walked_in_blocks(
     program: JoinProgram, flat: _Flat, root: Frontier, largest: int, block_rows: int | None, limits: _Limits
-) -> list[JoinedRows]:
+) -> list[MessageRows]:
     """Walks of blocks by all threads, in the order of their keys; blocks are cut by the rows of table ``largest``."""
     count = len(flat.tries.rows)
     rows = int(flat.tries.rows[largest]) if count else 0
@@ -169,7 +169,7 @@ def _walked_in_blocks(
         (Walk(*flat, program, items, first, last, level, program.levels, limits.rows, limits.steps, counts),)
         for first, last in blocks
     ]
-    parts: list[JoinedRows] = (
+    parts: list[MessageRows] = (
         [Walk.rows(*calls[0])]
         if is_short and len(calls) == 1
         else run_all(Walk.rows, calls, None if is_short else limits.deadline.interrupt)

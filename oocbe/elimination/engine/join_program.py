@@ -181,7 +181,7 @@ class ProgramBuilder:
 
         place_of = {v: i for i, v in enumerate(scope.separator)}
         fields = scope.fields
-        gathers = Segments()
+        gathers = BitCopies()
         level_start = [0]
         base: list[int] = []
         middle: list[int] = []
@@ -317,13 +317,13 @@ class ProgramBuilder:
     def _layout_group(
         self,
         group: _Merged,
-        gathers: Segments,
+        gathers: BitCopies,
         place_of: dict[int, int],
         fields: Sequence[Field],
         skip: int,
         cut: int = -1,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Segments that read the group's index from a separator key, and each part's index from the group's."""
+        """Copies that read the group's index from a separator key, and each part's index from the group's."""
         bits, group_members = self._bits, group.members
         scope = [v for v in place_of if group_members >> v & 1]  # ascending positions, as the separator's are
         place: dict[int, int] = {}
@@ -354,8 +354,8 @@ class ProgramBuilder:
         )
 
 
-class Segments:
-    """Bit-field copies, CSR-like: lookup i's segments are start[i] .. start[i + 1] - 1."""
+class BitCopies:
+    """Copies of bit fields, CSR-like: those of lookup i are start[i] .. start[i + 1] - 1."""
 
     def __init__(self) -> None:
         self.start = [0]
@@ -368,7 +368,7 @@ class Segments:
     def add(self, fields: Iterable[Field], places: Iterable[int], cut: int = -1) -> None:
         """Add a lookup whose index has, at each place, the bits of a field; neighbours are merged, not across ``cut``.
 
-        ``middle`` then is the first segment whose place is at or above ``cut``.
+        ``middle`` then is the first copy whose place is at or above ``cut``.
         """
         begin = len(self.word)
         self.middle = -1

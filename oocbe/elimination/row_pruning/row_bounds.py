@@ -122,7 +122,7 @@ SWEEPS = 3
 
 
 @dataclass(frozen=True)
-class Terms:
+class BoundTerms:
     """Terms in flat arrays, the arguments of :func:`oocbe.kernels.cpu.buckets.outside_terms.sum_outside`.
 
     start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
@@ -143,9 +143,9 @@ class Terms:
         """Sum of the absolute values of all constants and entries: no sum of terms exceeds it."""
         return float(np.abs(self.constant, dtype=np.float64).sum() + np.abs(self.entries, dtype=np.float64).sum())
 
-    def joined(self, other: Terms) -> Terms:
+    def joined(self, other: BoundTerms) -> BoundTerms:
         """The terms of both, in order."""
-        return Terms(
+        return BoundTerms(
             np.concatenate([self.start, other.start[1:] + len(self.variable)]),
             np.concatenate([self.variable, other.variable]),
             np.concatenate([self.offset, other.offset + len(self.entries)]),
@@ -155,7 +155,7 @@ class Terms:
             self.linear + tuple((term + len(self.constant), number, price) for term, number, price in other.linear),
         )
 
-    def restricted(self, kept: Sequence[NDArray[np.int64]]) -> Terms:
+    def restricted(self, kept: Sequence[NDArray[np.int64]]) -> BoundTerms:
         """The terms over the variables with several values left, renumbered; one value left adds to the constants.
 
         kept : remaining values of each variable, ascending.
@@ -174,7 +174,7 @@ class Terms:
         owner, begin = np.divmod(blocks, width)
         offset, length = starts_of(counts[owner]), counts[owner]
         places = np.arange(offset[-1]) + np.repeat(first[owner] - offset[:-1], length)
-        return Terms(
+        return BoundTerms(
             starts_of(np.bincount(term[~is_fixed], minlength=len(constant))),
             (np.cumsum(counts > 1) - 1)[self.variable[~is_fixed]],
             offset[block],
@@ -214,7 +214,7 @@ class BoundSource:
         why: str,
         problem: Problem,
         fixed_point: FixedPoint,
-        terms: Terms,
+        terms: BoundTerms,
         removed: NDArray[np.uint8],
     ) -> None:
         self.name = name

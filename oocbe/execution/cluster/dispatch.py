@@ -10,7 +10,7 @@ Each worker has one segment in progress and one waiting, so that it never waits 
 worker is repeated; a segment that exceeds its worker's memory is halved. The segments in progress share the disk limit;
 one that needs more waits until it runs alone with the whole limit.
 
-Callers collect the parts of segments (:class:`PartCollector`), and cut tables into runs of rows (:class:`Runs`).
+Callers collect the parts of segments (:class:`PartCollector`), and cut tables into runs of rows (:class:`ItemRanges`).
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def trace_segment(made: PartResult, name: str, rows: dict[str, int]) -> None:
     recorder.add(WORKER, name, begin, begin + int(made.seconds * 1e9), row, details=details)
 
 
-class Runs:
+class ItemRanges:
     """Ranges of numbered items (chunks, stretches, ranges of keys), each of the next segment's size.
 
     before : work before each item, such as rows, and all of it at the end; ``range(n + 1)`` where items are alike.

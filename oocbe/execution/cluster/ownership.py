@@ -24,7 +24,7 @@ from oocbe.tables.stored import StoredTable
 class CountedTable(StoredTable):
     """A view of a stored table that counts reads of rows and, each time, of keys; reads ahead do not count."""
 
-    def __init__(self, table: StoredTable, counts: Reading) -> None:
+    def __init__(self, table: StoredTable, counts: ReadCounts) -> None:
         self.__dict__.update(table.__dict__)
         self._table, self._counts = table, counts
 
@@ -55,7 +55,7 @@ class CountedTable(StoredTable):
 
 
 _name: ContextVar[str | None] = ContextVar("oocbe-worker-name", default=None)
-_reading: ContextVar[Reading | None] = ContextVar("oocbe-reading", default=None)
+_reading: ContextVar[ReadCounts | None] = ContextVar("oocbe-reading", default=None)
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def working_as(name: str) -> Iterator[None]:
         _name.reset(token)
 
 
-class Reading:
+class ReadCounts:
     """Counts of a segment's reading, thread-safe; ``writer``: its worker, as recorded in parts."""
 
     def __init__(self, writer: str) -> None:
@@ -99,14 +99,14 @@ class Reading:
 def reading(cluster: str) -> Iterator[None]:
     """Within the block, count reads of tables opened by this thread, if of a worker; ``cluster`` as in the writer."""
     name = _name.get()
-    token = _reading.set(None if name is None else Reading(f"{cluster} {name}"))
+    token = _reading.set(None if name is None else ReadCounts(f"{cluster} {name}"))
     try:
         yield
     finally:
         _reading.reset(token)
 
 
-def own_reading() -> Reading | None:
+def own_reading() -> ReadCounts | None:
     """Counts of the innermost block of :func:`reading`; None outside of workers."""
     return _reading.get()
 

@@ -62,7 +62,7 @@ def cases_at_once(tree: StoredTree) -> int:
     return min(tuning().block_cases, tree.memory // AT_WORK // most)
 
 
-class MessageStore:
+class StoredMessages:
     """Messages by number of the sending or receiving clique: float64 (rows of the separator, cases).
 
     They are in memory while they fit, else in an unnamed file.
@@ -131,7 +131,7 @@ class StoredSweep:
         self._here: list[list[int]] = [[] for _ in tree.stored]
         for v in observed:
             self._here[tree.homes[v]].append(v)
-        self.messages = MessageStore(tree.memory // WAITING)
+        self.messages = StoredMessages(tree.memory // WAITING)
         self._peaks = np.ones((len(tree.stored), cases))
         self._losses = np.zeros((len(tree.stored), cases))
         self._logs = np.zeros((len(tree.stored), cases))  # of the divisors of messages

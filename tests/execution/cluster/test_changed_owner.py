@@ -9,7 +9,7 @@ import oocbe
 from oocbe.algebra.operators import join_maximise
 from oocbe.api.tasks import verbs
 from oocbe.errors import CorruptDataError
-from oocbe.execution.cluster.ownership import Reading, own_reading, own_writer, reading, working_as
+from oocbe.execution.cluster.ownership import ReadCounts, own_reading, own_writer, reading, working_as
 from oocbe.execution.cluster.segment_files import TableAt, opened
 from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.results.progress_curve import RowsRead
@@ -64,7 +64,7 @@ def test_rows_of_known_owners(table, worker, low, high, expected):
 
 
 def test_packed_chunks_count_once(table):
-    counting = Reading("here one")
+    counting = ReadCounts("here one")
     counted = counting.of(table)
     for chunk in range(counted.chunk_count):
         for column in range(2):

@@ -63,7 +63,7 @@ FRONTIER_BYTES = 1 << 19
 """Bytes of the next frontiers: half of a common second-level cache, and thousands of items for the two calls."""
 
 
-class JoinedRows(NamedTuple):
+class MessageRows(NamedTuple):
     """Rows of a message.
 
     keys : uint64 (words, rows) arrays to concatenate; separator keys, ascending.
@@ -112,7 +112,7 @@ class Walk(NamedTuple):
                 break
         return Frontier.joined(parts), end == COMPLETE
 
-    def rows(self) -> JoinedRows:
+    def rows(self) -> MessageRows:
         """Rows of the leaves; the stop level is the last one."""
         limbs = self.program.semiring.limbs or 1
         keys, values, rows = [], [], 0
@@ -128,7 +128,7 @@ class Walk(NamedTuple):
                     break
             if end == GIVEN_UP:
                 break
-        return JoinedRows(keys, values, rows, end == COMPLETE)
+        return MessageRows(keys, values, rows, end == COMPLETE)
 
     def _frontiers(self) -> Iterator[tuple[Frontier, int, int]]:
         """Items of the stop level: arrays that are overwritten later, number of items, end code of the walk so far."""

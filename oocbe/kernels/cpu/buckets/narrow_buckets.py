@@ -42,7 +42,7 @@ class NarrowLayout(NamedTuple):
     inputs: NDArray[np.int64]
 
 
-class _Walk(NamedTuple):
+class _Position(NamedTuple):
     """Position of a walk over the cells of a bucket's message.
     ``axis`` is that of each variable in the bucket; ``strides`` are its inputs', axis by axis for each. ``base`` is the
     cell of each input that matches the message's cell, and ``digits`` are those of the message's cell."""
@@ -64,7 +64,7 @@ def _walk(layout: Any) -> Any:
         own = layout.input_starts[p + 1] - layout.input_starts[p]
         most, widest, inputs = max(most, axes * own), max(widest, axes), max(inputs, own)
     axis, strides = np.zeros(len(layout.sizes), dtype=np.int64), np.empty(most, dtype=np.int64)
-    return _Walk(axis, strides, np.empty(inputs, dtype=np.int64), np.zeros(widest, dtype=np.int64)), factors
+    return _Position(axis, strides, np.empty(inputs, dtype=np.int64), np.zeros(widest, dtype=np.int64)), factors
 
 
 @helper

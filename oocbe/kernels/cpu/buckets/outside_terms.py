@@ -10,7 +10,7 @@ OUTSIDE, SEPARATOR, ELIMINATED = 0, 1, 2
 """Role of a variable in a message; part of the kernels' interface."""
 
 SOFT, HARD, LITERAL, CONSUMED = 0, 1, 2, 3
-"""Kind of a term; see :class:`oocbe.elimination.row_pruning.row_bounds.Terms`."""
+"""Kind of a term; see :class:`oocbe.elimination.row_pruning.row_bounds.BoundTerms`."""
 
 
 @inline

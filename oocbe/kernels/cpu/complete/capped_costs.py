@@ -57,7 +57,7 @@ def least_capped(table: NDArray[Any], axes: Sequence[tuple[int, int]], cells: in
     return out
 
 
-class _Walk(NamedTuple):
+class _Traversal(NamedTuple):
     """Joint traversal of a small and a large table (see the module); fields as in :func:`_add`."""
 
     blocks: NDArray[np.int64]
@@ -72,7 +72,7 @@ def _pieces(cells: int, most: int) -> int:
     return max(1, min(most, max(min(thread_count(), cells // SMALLEST_SHARE), cells // LARGEST_CALL)))
 
 
-def _walk(axes: Sequence[tuple[int, int]]) -> _Walk:
+def _walk(axes: Sequence[tuple[int, int]]) -> _Traversal:
     run, used, along = 1, 0, 0
     if axes:
         along = int(axes[0][1] != 0)
@@ -89,7 +89,7 @@ def _walk(axes: Sequence[tuple[int, int]]) -> _Walk:
     bases = np.zeros(1, dtype=np.int64)
     for axis in axes[used:]:
         bases = _further(bases, *axis)
-    return _Walk(np.arange(len(bases), dtype=np.int64), bases, inner, run, along)
+    return _Traversal(np.arange(len(bases), dtype=np.int64), bases, inner, run, along)
 
 
 def _further(places: NDArray[np.int64], size: int, step: int) -> NDArray[np.int64]:
