@@ -21,7 +21,7 @@ from oocbe.bounds.row_tables import network_of
 from oocbe.bounds.rows import Row
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import check_deadline, current_flag, suppressed_limit
 
 SCALE = 1 << 8
 """Shares are multiples of ``1 / SCALE``, or of a smaller unit where linear constraints take part."""
@@ -133,7 +133,10 @@ class BoundSearch:
         """The root, and its tree; None where the search reached a limit."""
         node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred, self._first_factors())
         root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
-        return root, self._below(root, node, self._barred, 0)
+        tree = None
+        with suppressed_limit():
+            tree = self._below(root, node, self._barred, 0)
+        return root, tree
 
     def _below(self, start: Node, before: Node, removed: NDArray[np.uint8], depth: int) -> Tree | None:
         """The tree below a node; before : the latest one among the steps."""

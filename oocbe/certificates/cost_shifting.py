@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from oocbe.certificates.cutting_planes import Line
 from oocbe.certificates.opb import Formula, Row
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import Deadline, check_deadline, suppressed_limit
 
 MOST_ROWS = 400_000
 """Rows of the functions that take part, at most; functions beyond it contribute no cost."""
@@ -41,6 +42,9 @@ LATER = 2.0
 
 NEAR = 100
 """Part of a limit below which a difference of limits is not worth a search."""
+
+FAR = 64
+"""Ratio of a limit to the known bound from which the next limit is a sixteenth."""
 
 UNITS = 2**20
 """Units of a cost at most where linear constraints are multiplied; their sums are below ``LARGEST_SUM * UNITS``."""
@@ -81,29 +85,37 @@ class Shifts(NamedTuple):
     tree: Tree | None
 
 
+class Effort(NamedTuple):
+    """Limits of a search. end : as of :func:`working_time`. memory : bytes of all nodes at most. rows : of the
+    functions that take part, at most. latest : as of :func:`time.monotonic`, compilation included."""
+
+    end: float = math.inf
+    memory: float = math.inf
+    rows: float = MOST_ROWS
+    latest: float = math.inf
+
+
 def shifts_of(
     formula: Formula,
     forbidden: list[tuple[Row, dict[Row, int]]],
     most: float,
-    end: float,
-    memory: float = math.inf,
-    rows: float = MOST_ROWS,
+    effort: Effort,
     cuts: Sequence[Line] = (),
     proven: int = 0,
     first: float = 1.0,
 ) -> Shifts | None:
     """Search for a proof that no assignment is feasible with an objective of at most ``most``, which may be infinite;
-    None where costs are too large, or the limit is below all of them.
+    None where costs are too large, the limit is below all of them, or there is no time for a root.
 
-    forbidden : scopes, and clauses by row. end : as of :func:`working_time`. memory : bytes of all nodes at most.
-    rows : of the functions that take part, at most. cuts : over literals, which take part as linear constraints do.
-    proven : a known lower bound. first : share of the time for a search of the limit; lower limits have the rest.
+    forbidden : scopes, and clauses by row. cuts : over literals, which take part as linear constraints do. proven : a
+    known lower bound. first : share of the time for a search of the limit; lower limits have the rest.
     """
     limit, weights = (int(most), formula.objective) if most < math.inf else (0, {})
     weights = {name: min(c, limit + 1) for name, c in weights.items()}  # more changes nothing
     if sum(weights.values()) >= LARGEST_SUM or most < 0 or any(not scope for scope, _ in forbidden):
         return None
-    known, excluded = defaultdict[Row, Part](lambda: Part({}, {})), dict[tuple[int, int], int]()
+    excluded = dict[tuple[int, int], int]()
+    known: dict[Row, Part] = defaultdict(lambda: Part({}, {}))
     for table in formula.tables:
         for row, number in table.clauses.items():
             if number is not None:
@@ -114,8 +126,13 @@ def shifts_of(
             known[scope].forbidden.update(clauses)
         else:
             excluded.update({(scope[0], row[0]): number for row, number in clauses.items()})
+    # A copy without costs or other constraints may have any value that its constraint wants.
+    uses = Counter(itertools.chain(*known, (v for v, _ in excluded), *(own.scope for own, _ in formula.linear)))
+    uses.update(v for table in formula.tables if len(table.scope) == 1 for v in table.scope)
+    idle = {w for w in formula.copies if uses[w] == 1}
+    known = {scope: part for scope, part in known.items() if part.rows or not idle.intersection(scope)}
     sizes, tables, parts = formula.problem.sizes, list[tuple[Row, NDArray[np.int64]]](), dict[Row, Part]()
-    for scope in _chosen(known, sizes, min(MOST_ROWS, rows), limit + 1):
+    for scope in _chosen(known, sizes, min(MOST_ROWS, effort.rows), limit + 1):
         dense, parts[scope] = np.zeros([sizes[v] for v in scope], dtype=np.int64), known[scope]
         for row, own in parts[scope].rows.items():
             dense[row] = sum(weights.get(name, 0) for _, name, _ in own)
@@ -136,22 +153,24 @@ def shifts_of(
     numbers = [row.number for row in taken]
 
     def searched(limit: int, end: float) -> Shifts:
-        root, tree = BoundSearch(sizes, costs, tables, taken, scale, barred, limit, end, memory).tree()
+        root, tree = BoundSearch(sizes, costs, tables, taken, scale, barred, limit, end, effort.memory).tree()
         return Shifts(limit if most < math.inf else most, scale, parts, numbers, excluded, root, tree)
 
-    begin = working_time()
-    best = searched(limit, begin + first * (end - begin))
-    if first == 1 or best.tree is not None or most == math.inf:
-        return best
-    low, high, now = max(proven, -(-best.root.bound // scale)), limit - 1, working_time()
-    last = min(end, now + LATER * (now - begin))
-    while high - low >= limit // NEAR and working_time() < last:
-        middle = low + (high - low) // 4  # half would mostly be too hard
-        found = searched(middle, (working_time() + last) / 2)
-        if found.tree is None:
-            high = middle - 1
-        else:
-            best, low = found, middle + 1
+    best, begin = None, working_time()
+    with Deadline(effort.latest - time.monotonic()), suppressed_limit():
+        best = searched(limit, begin + first * (effort.end - begin))
+        if first == 1 or best.tree is not None or most == math.inf:
+            return best
+        low, high, now = max(proven, -(-best.root.bound // scale)), limit - 1, working_time()
+        last = min(effort.end, now + LATER * (now - begin))
+        while low <= high and high - low >= high // NEAR and working_time() < last:
+            # Half would mostly be too hard; far above the known bound, magnitudes differ.
+            middle = low + (high - low) // (4 if FAR * low > high else 16)
+            found = searched(middle, (working_time() + last) / 2)
+            if found.tree is None:
+                high = middle - 1
+            else:
+                best, low = found, middle + 1
     return best
 
 

@@ -82,7 +82,7 @@ class CountProof(ProofTask):
             file.write(text.replace("\n", " ;\n"))
 
         with suppress(TooManyRowsError, TimeLimitError):
-            order = next(self._orders(math.inf, False)) or range(len(formula.problem.sizes))
+            order = self._order(math.inf) or range(len(formula.problem.sizes))
             order = sorted(order, key={*(formula.shown or ())}.__contains__)
             with text_written(self._proof) as file:
                 file.write("pseudo-Boolean proof version 3.0\n")
@@ -99,7 +99,7 @@ class CountWriter(ProofWriter):
     def write_count(self) -> int:
         """Write the proof; returns the number of solutions."""
         formula, levels, shown, found = self._formula, (self._order or [])[::-1], self._formula.shown or (), 0
-        self._write(f"f {formula.constraints}\n")
+        self._write(self._head())
         self._known = defaultdict[int, dict[Row, dict[Row, int]]](dict)  # clauses by the last variable, scope and row
         self._kept, self._values = set[int](), [0] * len(levels)
         for scope, clauses in formula.forbidden:

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -21,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.model.parts import Function, LinearConstraint
+from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
 
 Row = tuple[int, ...]
 
@@ -46,6 +50,10 @@ class CostTable(NamedTuple):
     clauses: dict[Row, int | None]
 
 
+Copies = Mapping[int, tuple[int, Mapping[int, tuple[int, int]]]]
+"""Of a copy the other variable, and of each value that one's value, and the clause that the former follows from it."""
+
+
 class Formula:
     """The formula of a problem.
 
@@ -56,6 +64,9 @@ class Formula:
     scale, sign, offset : the objective is ``sign * scale * cost - offset``.
     constraints : number of constraints, equations counted twice.
     shown : variables whose values distinguish the solutions of a count; None: it is none.
+    copies : variables whose value follows from that of another one, by a constraint that permits each value of both
+        once at most. Functions and constraints over a copy are over the other variable in ``tables`` and ``forbidden``.
+    derived : steps of the clauses that this takes; they come first in a proof, and their numbers after the formula's.
     UnsupportedError : no sums that are optimised, too many decimals, or too many rows.
     """
 
@@ -94,6 +105,28 @@ class Formula:
             ]
             self.linear.append((linear, self._add(" ".join([*terms, f">= {-linear.capacity}"]))))
         self.limit = self._add_limit()
+        self._given, self.copies, self.derived = self.tables, set[int](), list[str]()
+        while found := self._new_copies():
+            self.copies |= found.keys()
+            tables = (self._moved_table(table, found) for table in self.tables)
+            self.tables = [table for table in tables if table.costs]
+            moved = (
+                self._moved(scope, {row: (row, n) for row, n in own.items()}, found) for scope, own in self.forbidden
+            )
+            self.forbidden = [(scope, {row: int(n or 0) for row, (_, n) in own.items()}) for scope, own in moved if own]
+
+    @cached_property
+    def rewritten(self) -> Problem:
+        """The problem of ``tables`` and ``forbidden``, as a least sum."""
+        return replace(
+            self.problem.below(None),
+            functions=tuple(
+                Function(t.scope, np.array([*t.costs]), np.array([*t.costs.values()]), 0) for t in self.tables
+            ),
+            constraints=tuple(Constraint(scope, np.array([*rows])) for scope, rows in self.forbidden),
+            constant=0,
+            semiring=MIN_SUM,
+        )
 
     def literal(self, v: int, a: int) -> str:
         """The name of the variable that is true where variable v has value a."""
@@ -116,7 +149,7 @@ class Formula:
     def solution(self, assignment: Sequence[int]) -> tuple[list[str], int]:
         """The literals of all variables under an assignment, and its objective."""
         true = {self.literal(v, a) for v, a in enumerate(assignment)}
-        for table in self.tables:
+        for table in self._given:
             row = tuple(assignment[v] for v in table.scope)
             true |= {table.names[row]} if row in table.names else set()
         names = (f"x{i + 1}" for i in range(self._variables))
@@ -126,6 +159,55 @@ class Formula:
         """The problem's value of an objective."""
         total = self.sign * (objective + self.offset)
         return total if self.scale == 1 else total / self.scale
+
+    def _new_copies(self) -> Copies:
+        """Further copies; none of them is the other variable of another one."""
+        found: dict[int, tuple[int, dict[int, tuple[int, int]]]] = {}
+        pairs, taken, sizes = defaultdict[Row, dict[Row, int]](dict), set(self.copies), self.problem.sizes
+        for scope, clauses in self.forbidden:
+            if len(scope) == 2:
+                pairs[scope].update(clauses)
+        for scope, clauses in pairs.items():
+            for v, w in (scope, scope[::-1]):
+                if len(clauses) != sizes[v] * (sizes[w] - 1) or taken.intersection(scope):
+                    continue
+                rows = itertools.product(range(sizes[v]), range(sizes[w]))
+                numbers = {(a, b): clauses.get((a, b) if v < w else (b, a)) for a, b in rows}
+                partner = {b: a for (a, b), number in numbers.items() if number is None}
+                if len({*partner.values()}) != sizes[v] or len(partner) != sizes[v]:
+                    continue
+                own: dict[int, tuple[int, int]] = {}
+                for b, a in partner.items():
+                    others = " ".join(f"{n} +" for c in range(sizes[w]) if (n := numbers[a, c]) is not None)
+                    own[b] = a, self._derive(f"pol {self.at_least[w]} {others} s")
+                found[w] = v, own
+                taken.update(scope)
+        return found
+
+    def _derive(self, step: str) -> int:
+        self.derived.append(step)
+        return self.constraints + len(self.derived)
+
+    def _moved_table(self, table: CostTable, found: Copies) -> CostTable:
+        scope, rows = self._moved(table.scope, {row: (row, n) for row, n in table.clauses.items()}, found)
+        costs, names = ({row: own[old] for row, (old, _) in rows.items()} for own in (table.costs, table.names))
+        return CostTable(scope, costs, names, {row: number for row, (_, number) in rows.items()})
+
+    def _moved(
+        self, scope: Row, rows: dict[Row, tuple[Row, int | None]], found: Copies
+    ) -> tuple[Row, dict[Row, tuple[Row, int | None]]]:
+        """A scope of several variables without copies of others, and rows by their new form, with new clauses."""
+        for w in [u for u in scope if u in found and len(scope) > 1 and found[u][0] not in scope]:
+            v, partner = found[w]
+            order = sorted(range(len(scope)), key=[v if u == w else u for u in scope].__getitem__)
+            place, made = scope.index(w), dict[Row, tuple[Row, int | None]]()
+            for row, (old, number) in rows.items():
+                if row[place] in partner:
+                    a, implied = partner[row[place]]
+                    new = (*row[:place], a, *row[place + 1 :])
+                    made[tuple(new[i] for i in order)] = old, self._derive(f"pol {number} {implied} +")
+            scope, rows = tuple((v if scope[i] == w else scope[i]) for i in order), made
+        return scope, rows
 
     def _exact(self, cost: float) -> int:
         return self.sign * int(exact(cost) * self.scale)

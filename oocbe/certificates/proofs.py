@@ -10,10 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from oocbe.bounds.forbidden import MOST_LITERALS
-from oocbe.certificates.cost_shifting import Shifts, shifts_of
+from oocbe.certificates.cost_shifting import Effort, Shifts, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
 from oocbe.certificates.making import ORDER_SECONDS, PROVEN, SHARE, Claim, Maker
 from oocbe.certificates.opb import Formula, exact
@@ -21,10 +19,8 @@ from oocbe.certificates.veripb import ProofWriter, TooManyRowsError, Written
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.files import text_written
-from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import UNPROVEN, Result
-from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, current, suppressed_limit
@@ -47,6 +43,9 @@ LARGEST_SUM = 2**53
 
 MEMORY_SHARE = 0.25
 """Share of ``--memory`` for the nodes of a search; the tables of the solve are no longer held."""
+
+GRACE_SECONDS = 0.4
+"""Time for the bound of a root and an order in any case: less than a wait for a compilation takes."""
 
 PROOF_SHARE = 0.5
 """Share of ``--time-limit`` for the proof, after a solve that takes the rest."""
@@ -99,23 +98,23 @@ class ProofTask:
                     objective = self.formula.solution(result.assignment)[1]
                     if objective <= improving:  # it is feasible in exact arithmetic
                         assignment, improving = tuple(result.assignment), objective - 1
-                end = math.inf if seconds is None else time.perf_counter() + seconds
+                end = math.inf if seconds is None else time.monotonic() + seconds
                 if result.status == "interrupted":
-                    end = min(end, time.perf_counter() + self.options.bound_seconds)
+                    end = min(end, time.monotonic() + self.options.bound_seconds)
                 goal = self._goal(result)
                 found, steps, is_closed = self._search(improving, end) if goal == math.inf else None, None, True
                 if found is None:
-                    steps, is_closed = self._steps(improving, end - time.perf_counter())
-                now = time.perf_counter()
+                    steps, is_closed = self._steps(improving, end - time.monotonic())
+                now = time.monotonic()
                 in_time = ROWS_A_SECOND * max(end - now, 1.0)
                 most = int(min(MOST_ROWS, in_time))
                 left = SEARCH_SHARE * (end - now) if self.options.bound_seconds else 0.0
-                for order in self._orders(most, is_closed):
+                latest = max(end, now + GRACE_SECONDS)
+                for order in self._orders(most, is_closed, latest):
                     share = min(left, self.options.bound_seconds) if self._suffices(order, most) else left
-                    last = working_time() + share
+                    effort = Effort(working_time() + share, self._memory, in_time, latest)
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
-                        of_search = last, self._memory, in_time, goal
-                        writer = ProofWriter(self.formula, file.write, order, most, *of_search)
+                        writer = ProofWriter(self.formula, file.write, order, most, effort, goal)
                         written = writer.write(assignment, steps, found)
                     left = left if share < left else 0.0  # the search would end as it did
                     if written is not None and (written.is_closed or order is not None):
@@ -169,12 +168,13 @@ class ProofTask:
 
     def _search(self, most: float, end: float) -> Shifts | None:
         """A search that closes the proof within a short time, without steps of a certificate; None: there is none."""
-        formula, now = self.formula, time.perf_counter()
+        formula, now = self.formula, time.monotonic()
         seconds = min(FIRST_SHARE * self.options.bound_seconds, (end - now) / 2)
         if seconds <= 0 or all(len(table.scope) < 2 for table in formula.tables):
             return None  # linear programs give shorter proofs of costs over single variables
         in_time = ROWS_A_SECOND * max(end - now, 1.0)
-        found = shifts_of(formula, formula.forbidden, most, working_time() + seconds, self._memory, in_time)
+        effort = Effort(working_time() + seconds, self._memory, in_time, end)
+        found = shifts_of(formula, formula.forbidden, most, effort)
         return None if found is None or found.tree is None else found
 
     def _steps(self, most: float, seconds: float) -> tuple[dict[str, Any] | None, bool]:
@@ -184,16 +184,9 @@ class ProofTask:
         is_large |= sum(formula.objective.values()) >= LARGEST_SUM
         if most < 0 or is_large or share <= 0 or any(not scope for scope, _ in formula.forbidden):
             return None, most < 0
-        problem = replace(
-            formula.problem.below(None),
-            functions=tuple(
-                Function(t.scope, np.array([*t.costs]), np.array([*t.costs.values()]), 0) for t in formula.tables
-            ),
-            constraints=tuple(Constraint(scope, np.array([*rows])) for scope, rows in formula.forbidden),
-            constant=0,
-            semiring=MIN_SUM,
+        maker = Maker(
+            Path(), formula.rewritten, Claim("infeasible", None, None), self.options.seed, parts_of(formula, most)
         )
-        maker = Maker(Path(), problem, Claim("infeasible", None, None), self.options.seed, parts_of(formula, most))
         steps, is_closed = None, False
         with Deadline(2 * share), suppressed_limit():  # rounds end by themselves, but for a long step
             is_closed = maker.rounds(share)
@@ -205,12 +198,19 @@ class ProofTask:
         sizes, linear = self.formula.problem.sizes, (own for own, _ in self.formula.linear if own.can_bind)
         return order is not None and all(math.prod(sizes[v] for v in own.scope) <= most for own in linear)
 
-    def _orders(self, most: float, is_closed: bool) -> Iterator[list[int] | None]:
+    def _orders(self, most: float, is_closed: bool, end: float) -> Iterator[list[int] | None]:
         """Orders of elimination, None for a proof without; the first one where nothing should be left to eliminate."""
-        problem = self.formula.problem
-        if is_closed or not problem.variables:
+        if is_closed or not self.formula.problem.variables:
             yield None
-        found = search_orders(problem, "auto", ORDER_SECONDS, self.options.seed, deadline=Deadline(None))
-        if found and sum(found[0].predicted_rows) <= most:
-            yield list(found[0].order)
+        order = None
+        with Deadline(end - time.monotonic()), suppressed_limit():
+            order = self._order(most)
+        if order is not None:
+            yield order
         yield None
+
+    def _order(self, most: float) -> list[int] | None:
+        """The best order of elimination; None where buckets would have more rows."""
+        problem = self.formula.rewritten if self.formula.copies else self.formula.problem
+        found = search_orders(problem, "auto", ORDER_SECONDS, self.options.seed, deadline=Deadline(None))
+        return list(found[0].order) if found and sum(found[0].predicted_rows) <= most else None

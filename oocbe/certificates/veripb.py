@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from oocbe.certificates.cost_shifting import LARGEST_SUM, ShiftedCosts, Shifts, State, added, shifts_of
+from oocbe.certificates.cost_shifting import LARGEST_SUM, Effort, ShiftedCosts, Shifts, State, added, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line
 from oocbe.certificates.opb import CostTable, Formula, Row
 from oocbe.model.parts import LinearConstraint
@@ -65,9 +65,8 @@ class ProofWriter:
     """Writes the proof of a formula.
 
     formula : of the problem. write : takes text. order : of elimination; None: there is none. most : rows of all
-        buckets, and of each linear constraint in an elimination. end : of the search, as of :func:`working_time`; None:
-        there is none. memory : bytes of its nodes at most. rows : of the functions in it, at most. goal : greatest
-        lower bound that it has to prove.
+        buckets, and of each linear constraint in an elimination. effort : of the search; None: there is none. goal :
+        greatest lower bound that it has to prove.
     """
 
     def __init__(
@@ -76,16 +75,16 @@ class ProofWriter:
         write: Callable[[str], object],
         order: list[int] | None,
         most: float = math.inf,
-        end: float | None = None,
-        memory: float = math.inf,
-        rows: float = math.inf,
+        effort: Effort | None = None,
         goal: float = math.inf,
     ) -> None:
-        self._formula, self._write, self._order, self._most, self._end = formula, write, order, most, end
-        self._goal = goal
-        self._of_search = memory, rows
+        self._formula, self._write, self._order, self._most = formula, write, order, most
+        self._effort, self._goal = effort, goal
         self._sizes = formula.problem.sizes
-        self._last, given = formula.constraints, range(len(self._sizes)) if order is None else order
+        self._last, given = (
+            formula.constraints + len(formula.derived),
+            range(len(self._sizes)) if order is None else order,
+        )
         self._place = {v: i for i, v in enumerate(given)}
         self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
         self._tables: dict[int, list[CostTable]] = defaultdict(list)
@@ -106,7 +105,7 @@ class ProofWriter:
         TooManyRowsError : the buckets have more rows than ``most``.
         """
         formula, upper, improving, most = self._formula, None, self._formula.limit, self._formula.most
-        self._write(f"pseudo-Boolean proof version 2.0\nf {formula.constraints}\n")
+        self._write(f"pseudo-Boolean proof version 2.0\n{self._head()}")
         if assignment is not None:
             literals, upper = formula.solution(assignment)
             if formula.objective:
@@ -198,12 +197,13 @@ class ProofWriter:
         for scope, clauses in formula.forbidden:
             self._add_forbidden(scope, clauses)
         root: tuple[int, int | None] = 0, None
-        if self._contradiction is None and self._end is not None:
+        if self._contradiction is None and self._effort is not None:
             forbidden = [*itertools.chain(*self._forbidden.values())]
-            limit, given = min(most, self._goal - 1), (self._end, *self._of_search, self._cuts, self._proven)
+            limit, given = min(most, self._goal - 1), (self._effort, self._cuts, self._proven)
             found = shifts_of(formula, forbidden, limit, *given, FIRST_SHARES[self._goal < math.inf])
             if found is not None and found.limit == math.inf and found.tree is None:
-                found = shifts_of(formula, forbidden, sum(formula.objective.values()), 0, *self._of_search)
+                at_once = self._effort._replace(end=0.0)
+                found = shifts_of(formula, forbidden, sum(formula.objective.values()), at_once)
                 found = None if found is None else found._replace(tree=None)  # the bound of the root
             if found is not None:
                 root = self._shift(found, improving, most)
@@ -225,6 +225,9 @@ class ProofWriter:
         if formula.limit is not None and lower > formula.most:
             self._contradiction = self._derive(f"pol {number} {formula.limit} +") if lower else formula.limit
         return max((lower, number), root, key=lambda pair: pair[0])
+
+    def _head(self) -> str:
+        return "".join(f"{line}\n" for line in (f"f {self._formula.constraints}", *self._formula.derived))
 
     def _first(self, scope: Row) -> int:
         return min(scope, key=self._place.__getitem__, default=-1)

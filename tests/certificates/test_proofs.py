@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.api import facade
 from oocbe.bounds.bound_tree import SCALE, BoundSearch
-from oocbe.certificates.cost_shifting import Part, _chosen, shifts_of
+from oocbe.certificates import proofs
+from oocbe.certificates.cost_shifting import Effort, Part, _chosen, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.making import Maker
 from oocbe.certificates.opb import Formula
@@ -34,6 +35,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import current
 from oocbe.stress.networks import random_network
 from tests.helpers.effort import examples
 from tools.fuzzing.brute_force import truth_of
@@ -304,8 +306,83 @@ def test_cuts_of_a_linear_program_take_part_in_the_search(tmp_path: Path) -> Non
     assert steps is not None
     writer._take(steps, None, 2)
     for cuts, is_closed in (((), False), (writer._cuts, True)):
-        found = shifts_of(task.formula, [], 2, 0.0, cuts=cuts)
+        found = shifts_of(task.formula, [], 2, Effort(0.0), cuts)
         assert found is not None and (found.root.bound > 2 * found.scale) == is_closed
+
+
+def linked(seed: int, links: int, values: int) -> Problem:
+    """Radio links there and back: frequencies at a fixed distance, soft distances between the ends of links."""
+    generator, band = np.random.default_rng(seed), np.arange(values)
+    apart = abs(band[:, None] - band)
+    ends = [(u, v) for u, v in itertools.combinations(range(2 * links), 2) if u // 2 != v // 2]
+    functions = (Function.from_array(e, int(generator.choice([1, 10, 100])) * (apart < values // 4)) for e in ends)
+    fixed = (Constraint((v, v + 1), np.argwhere(apart != values // 2)) for v in range(0, 2 * links, 2))
+    return Problem(tuple(Variable(str(v), values) for v in range(2 * links)), tuple(functions), tuple(fixed))
+
+
+def test_functions_over_copies_of_a_variable_are_moved_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four functions between two links are one. Apart, they had no bound above 0, also not the family of 100 ends."""
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 100)  # no elimination
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    for seed in range(examples(2)):
+        problem, pairs = linked(seed, 3, 8), {*itertools.combinations(range(0, 6, 2), 2)}
+        formula = Formula(problem)
+        assert formula.copies == {1, 3, 5} and {table.scope for table in formula.tables} == pairs
+        found = shifts_of(formula, formula.forbidden, 0, Effort())
+        assert found is not None and set(found.parts) == pairs
+        result = oocbe.solve(problem, proof=proof, opb=opb, order_seconds=0.1)
+        claim = claim_of(opb, proof)
+        assert claim.lower == claim.upper == result.value
+        assert not veripb_refuses(opb, proof)
+        assert refused_mutations(random.Random(seed), opb.read_text(), proof.read_text(), 10) > 3
+    count = oocbe.count(Problem(problem.variables[:4], (), problem.constraints[:2]), proof=proof, opb=opb)
+    assert claim_of(opb, proof)[:2] == ("ENUMERATION_COMPLETE", count.value)
+
+
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_chains_of_copies_are_moved_to_one_variable(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    sizes, constraints, functions = generator.integers(2, 4, 6).tolist(), list[Constraint](), list[Function]()
+    for v in range(1, 5):
+        u = int(generator.integers(v))
+        few, many = sorted((u, v), key=sizes.__getitem__)
+        permitted = np.stack([np.arange(sizes[few]), generator.permutation(sizes[many])[: sizes[few]]], axis=1)
+        constraints.append(Constraint((few, many), permitted, allowed=True))
+    for _ in range(5):
+        scope = tuple(generator.permutation(6)[: int(generator.integers(1, 4))].tolist())
+        functions.append(Function.from_array(scope, generator.integers(0, 9, [sizes[v] for v in scope])))
+    variables = tuple(Variable(str(v), size) for v, size in enumerate(sizes))
+    problem = Problem(variables, tuple(functions), tuple(constraints))
+    formula, best = Formula(problem), oocbe.solve(problem).assignment
+    assert formula.copies
+    for effort in (None, Effort()):
+        lines: list[str] = []
+        order = generator.permutation(6).tolist() if effort is None else None
+        ProofWriter(formula, lines.append, order, effort=effort).write(best)
+        claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
+        assert best is None or claim.lower == claim.upper == formula.solution(best)[1]
+        assert best is not None or (claim.kind, claim.lower) == ("BOUNDS", None)
+
+
+def test_what_a_proof_compiles_ends_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a deadline around them, the loops of the search and of orders were compiled in the process itself."""
+    left, tree = list[float](), BoundSearch.tree
+
+    def noted(search: BoundSearch) -> Any:
+        left.append(current().remaining)
+        return tree(search)
+
+    monkeypatch.setattr(BoundSearch, "tree", noted)
+    orders = proofs.search_orders
+    monkeypatch.setattr(proofs, "search_orders", lambda *a, **k: left.append(current().remaining) or orders(*a, **k))
+    problem = random_costs(0, 10, 3, 2, 45)
+    solved = replace(oocbe.solve(problem), status="limit", bound=200)
+    monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)  # nothing is closed
+    task = ProofTask(problem, SolveOptions(), tmp_path / "p", tmp_path / "o")
+    for seconds, most in ((5.0, 5.0), (0.0, proofs.GRACE_SECONDS)):
+        left.clear()
+        task.write(solved, seconds)
+        assert len(left) >= 2 and max(left) <= most
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -331,7 +408,7 @@ def test_second_search_is_long_only_where_elimination_does_not_suffice(
     ends = list[float]()
     monkeypatch.setattr(ProofTask, "_search", lambda *_: None)
     monkeypatch.setattr(ProofTask, "_steps", lambda *_: (None, False))
-    monkeypatch.setattr("oocbe.certificates.veripb.shifts_of", lambda *given: ends.append(given[3]))
+    monkeypatch.setattr("oocbe.certificates.veripb.shifts_of", lambda *given: ends.append(given[3].end))
     problem = limited(0, values)
     oocbe.solve(problem, proof=tmp_path / "p", opb=tmp_path / "o", bound_seconds=0.5, order_seconds=0.1)
     assert (ends[0] == math.inf) == is_long
@@ -353,7 +430,7 @@ def test_search_of_a_proof_ends_at_its_memory_or_number_of_nodes(tmp_path: Path)
     assert best is not None
     most = formula.solution(best)[1] - 1
     for memory, is_closed in ((math.inf, True), (20_000, False)):
-        found = shifts_of(formula, formula.forbidden, most, math.inf, memory)
+        found = shifts_of(formula, formula.forbidden, most, Effort(memory=memory))
         assert found is not None and (found.tree is not None) == is_closed
     task = ProofTask(formula.problem, SolveOptions(memory="1MiB"), tmp_path / "p", tmp_path / "o")
     assert task._memory < 2**20
@@ -363,7 +440,7 @@ def test_search_refutes_a_variable_without_values() -> None:
     problem = random_costs(0, 5, 3, 2, 6)
     formula = Formula(replace(problem, constraints=(Constraint((0,), np.arange(3).reshape(3, 1)),)))
     lines: list[str] = []
-    ProofWriter(formula, lines.append, None, end=math.inf).write(None)
+    ProofWriter(formula, lines.append, None, effort=Effort()).write(None)
     claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
     assert (claim.kind, claim.lower) == ("BOUNDS", None)
 
@@ -375,14 +452,14 @@ def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.M
         formula = Formula(random_costs(seed, 10, 3, 2, 45))
         best = oocbe.solve(formula.problem).assignment if is_solved else None
         most = sum(formula.objective.values()) if best is None else formula.solution(best)[1] - 1
-        found = shifts_of(formula, formula.forbidden, most, math.inf)
+        found = shifts_of(formula, formula.forbidden, most, Effort())
         assert found is not None and found.tree is None and found.root.bound > 0
         lines: list[str] = []
-        ProofWriter(formula, lines.append, None, end=math.inf).write(best)
+        ProofWriter(formula, lines.append, None, effort=Effort()).write(best)
         claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
         assert claim.lower == -(-found.root.bound // SCALE) and (claim.upper is None or claim.lower <= claim.upper)
         if best is not None:  # nothing is written for a bound that steps of a certificate reach
-            writer = ProofWriter(formula, lines.append, None, end=math.inf)
+            writer = ProofWriter(formula, lines.append, None, effort=Effort())
             writer._proven = claim.lower
             writer.write(best)
             assert "red " not in "".join(lines[lines.index(lines[0], 1) :])
@@ -648,7 +725,7 @@ def test_multipliers_of_limits_follow_from_functions_of_any_arity(tmp_path: Path
     budget = LinearConstraint(tuple(range(16)), (np.array([0, 1]),) * 16, 3)
     problem = Problem(tuple(Variable(str(v), 2) for v in range(16)), tuple(functions), (), (budget,))
     formula, best = Formula(problem), oocbe.solve(problem)
-    found = shifts_of(formula, formula.forbidden, int(best.value or 0) - 1, math.inf)
+    found = shifts_of(formula, formula.forbidden, int(best.value or 0) - 1, Effort())
     assert found is not None and found.tree is not None and found.root.bound > found.scale * int(best.value or 0) // 2
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
     oocbe.solve(problem, proof=proof, opb=opb)
@@ -670,7 +747,7 @@ def test_a_linear_program_of_tuples_is_made_only_where_time_is_left(monkeypatch:
     formula = Formula(replace(costs, linear_constraints=(budget,)))
     for seconds, takes_part in ((0.0, False), (1e4, True)):
         monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
-        shifts_of(formula, formula.forbidden, 100, working_time() + seconds)
+        shifts_of(formula, formula.forbidden, 100, Effort(working_time() + seconds))
         assert (max(found) > 4_000) == takes_part
 
 
@@ -681,7 +758,7 @@ def test_costs_beyond_the_limit_leave_out_no_search(tmp_path: Path) -> None:
     best = oocbe.solve(formula.problem).assignment
     assert best is not None and sum(formula.objective.values()) > 2**44
     lines: list[str] = []
-    ProofWriter(formula, lines.append, None, end=math.inf).write(best)
+    ProofWriter(formula, lines.append, None, effort=Effort()).write(best)
     claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
     assert claim.lower == claim.upper == formula.solution(best)[1]
 
@@ -702,7 +779,7 @@ def test_buckets_with_more_rows_than_a_float_holds_are_too_many(tmp_path: Path) 
     constraints = (Constraint(scope, np.zeros((1, len(scope)), dtype=int)),)
     problem = Problem(tuple(Variable(str(v), 2) for v in scope), (Function.from_array((0,), [0, 1]),), constraints)
     task = ProofTask(problem, SolveOptions(), tmp_path / "p", tmp_path / "o")
-    assert list(task._orders(10**6, False)) == [None]
+    assert list(task._orders(10**6, False, math.inf)) == [None]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "xz"])
