@@ -6,7 +6,7 @@
 
 Each instance is solved by ``oocbe solve``, then again with ``--proof`` and ``--opb``, and the proof is checked by
 ``tools/check_proof.py``, all in processes of their own. Times are processor seconds, which do not depend on what else
-the machine does. *Proven* is what the proof concludes, by the checker. ``veripb`` checks it too, if it is on the path.
+the machine does; with ``--processor-clock`` the time limit counts them, too. *Proven* is what the proof concludes, by the checker. ``veripb`` checks it too, if it is on the path.
 The exit code is 1 where a checker refuses a proof. A solve that ends at its time limit
 has a gap.
 """
@@ -31,12 +31,12 @@ VERIPB_SECONDS = 300
 HEAD = ["instance", "solve s", "with proof s", "OPB KB", "proof KB", "rows", "proven", "check s", "VeriPB s"]
 
 
-def row_of(path: Path, time_limit: str) -> list[str] | None:
+def row_of(path: Path, time_limit: str, program: list[str]) -> list[str] | None:
     """A row of the table; None, with a line on standard error, if a checker refuses the proof."""
     sys.path.insert(0, str(ROOT))
     from tools.fuzzing.proofs_mode import veripb_refuses
 
-    command = [sys.executable, "-m", "oocbe", "solve", str(path), "--time-limit", time_limit]
+    command = [sys.executable, *program, "oocbe", "solve", str(path), "--time-limit", time_limit]
     done, _, alone = run_used(command)
     if done.returncode not in (0, 10, 11, 20):
         return []
@@ -71,12 +71,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--instances", help="patterns below the data folder, separated by commas")
     parser.add_argument("--time-limit", default="60", help="seconds of each solve")
+    parser.add_argument("--processor-clock", action="store_true", help="the limit is of processor seconds")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
+    program = [str(ROOT / "benchmarks" / "processor_clock.py")] if arguments.processor_clock else ["-m"]
     paths = instances(arguments.instances, FAMILIES)
     found = []
     for path in paths:
-        found.append(row_of(path, arguments.time_limit))
+        found.append(row_of(path, arguments.time_limit, program))
         print(found[-1], file=sys.stderr, flush=True)
     print_table([HEAD, *(row for row in found if row)], arguments.markdown)
     if shutil.which("veripb") is None:

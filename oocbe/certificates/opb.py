@@ -108,12 +108,9 @@ class Formula:
         self._given, self.copies, self.derived = self.tables, set[int](), list[str]()
         while found := self._new_copies():
             self.copies |= found.keys()
-            tables = (self._moved_table(table, found) for table in self.tables)
-            self.tables = [table for table in tables if table.costs]
-            moved = (
-                self._moved(scope, {row: (row, n) for row, n in own.items()}, found) for scope, own in self.forbidden
-            )
-            self.forbidden = [(scope, {row: int(n or 0) for row, (_, n) in own.items()}) for scope, own in moved if own]
+            self.tables = [moved for table in self.tables if (moved := self._moved(table, found)).costs]
+            hard = (self._moved(CostTable(scope, {}, {}, {**own}), found) for scope, own in self.forbidden)
+            self.forbidden = [(t.scope, {r: n for r, n in t.clauses.items() if n is not None}) for t in hard]
 
     @cached_property
     def rewritten(self) -> Problem:
@@ -162,52 +159,46 @@ class Formula:
 
     def _new_copies(self) -> Copies:
         """Further copies; none of them is the other variable of another one."""
-        found: dict[int, tuple[int, dict[int, tuple[int, int]]]] = {}
-        pairs, taken, sizes = defaultdict[Row, dict[Row, int]](dict), set(self.copies), self.problem.sizes
+        found, others, sizes = dict[int, tuple[int, dict[int, tuple[int, int]]]](), set[int](), self.problem.sizes
+        pairs = defaultdict[Row, dict[Row, int]](dict)
         for scope, clauses in self.forbidden:
-            if len(scope) == 2:
+            if len(scope) == 2 and not self.copies.intersection(scope):
                 pairs[scope].update(clauses)
         for scope, clauses in pairs.items():
             for v, w in (scope, scope[::-1]):
-                if len(clauses) != sizes[v] * (sizes[w] - 1) or taken.intersection(scope):
+                if len(clauses) != sizes[v] * (sizes[w] - 1) or found.keys() & scope or w in others:
                     continue
                 rows = itertools.product(range(sizes[v]), range(sizes[w]))
-                numbers = {(a, b): clauses.get((a, b) if v < w else (b, a)) for a, b in rows}
-                partner = {b: a for (a, b), number in numbers.items() if number is None}
-                if len({*partner.values()}) != sizes[v] or len(partner) != sizes[v]:
-                    continue
-                own: dict[int, tuple[int, int]] = {}
-                for b, a in partner.items():
-                    others = " ".join(f"{n} +" for c in range(sizes[w]) if (n := numbers[a, c]) is not None)
-                    own[b] = a, self._derive(f"pol {self.at_least[w]} {others} s")
-                found[w] = v, own
-                taken.update(scope)
+                numbers = {(a, b): clauses.get((a, b) if v < w else (b, a), 0) for a, b in rows}
+                partner = {b: a for (a, b), number in numbers.items() if not number}
+                if len(partner) == len({*partner.values()}) == sizes[v]:
+                    found[w] = v, {}
+                    others.add(v)
+                    for b, a in partner.items():
+                        clause = " ".join(f"{numbers[a, c]} +" for c in range(sizes[w]) if c != b)
+                        found[w][1][b] = a, self._derive(f"pol {self.at_least[w]} {clause} s")
         return found
 
     def _derive(self, step: str) -> int:
         self.derived.append(step)
         return self.constraints + len(self.derived)
 
-    def _moved_table(self, table: CostTable, found: Copies) -> CostTable:
-        scope, rows = self._moved(table.scope, {row: (row, n) for row, n in table.clauses.items()}, found)
-        costs, names = ({row: own[old] for row, (old, _) in rows.items()} for own in (table.costs, table.names))
-        return CostTable(scope, costs, names, {row: number for row, (_, number) in rows.items()})
-
-    def _moved(
-        self, scope: Row, rows: dict[Row, tuple[Row, int | None]], found: Copies
-    ) -> tuple[Row, dict[Row, tuple[Row, int | None]]]:
-        """A scope of several variables without copies of others, and rows by their new form, with new clauses."""
-        for w in [u for u in scope if u in found and len(scope) > 1 and found[u][0] not in scope]:
-            v, partner = found[w]
-            order = sorted(range(len(scope)), key=[v if u == w else u for u in scope].__getitem__)
-            place, made = scope.index(w), dict[Row, tuple[Row, int | None]]()
-            for row, (old, number) in rows.items():
-                if row[place] in partner:
-                    a, implied = partner[row[place]]
-                    new = (*row[:place], a, *row[place + 1 :])
-                    made[tuple(new[i] for i in order)] = old, self._derive(f"pol {number} {implied} +")
-            scope, rows = tuple((v if scope[i] == w else scope[i]) for i in order), made
-        return scope, rows
+    def _moved(self, table: CostTable, found: Copies) -> CostTable:
+        """A table without copies of variables that it does not have, and with new clauses; one of a copy stays."""
+        for w in table.scope if len(table.scope) > 1 else ():
+            v, partner = found.get(w, (w, {}))
+            if v in table.scope:
+                continue
+            place, made = table.scope.index(w), CostTable(tuple(sorted({*table.scope, v} - {w})), {}, {}, {})
+            for old, number in table.clauses.items():
+                if old[place] in partner:
+                    own, (a, implied) = dict(zip(table.scope, old, strict=True)), partner[old[place]]
+                    row = tuple(a if u == v else own[u] for u in made.scope)
+                    made.clauses[row] = self._derive(f"pol {number} {implied} +")
+                    if old in table.costs:
+                        made.costs[row], made.names[row] = table.costs[old], table.names[old]
+            table = made
+        return table
 
     def _exact(self, cost: float) -> int:
         return self.sign * int(exact(cost) * self.scale)

@@ -81,10 +81,8 @@ class ProofWriter:
         self._formula, self._write, self._order, self._most = formula, write, order, most
         self._effort, self._goal = effort, goal
         self._sizes = formula.problem.sizes
-        self._last, given = (
-            formula.constraints + len(formula.derived),
-            range(len(self._sizes)) if order is None else order,
-        )
+        self._last = formula.constraints + len(formula.derived)
+        given = range(len(self._sizes)) if order is None else order
         self._place = {v: i for i, v in enumerate(given)}
         self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
         self._tables: dict[int, list[CostTable]] = defaultdict(list)
