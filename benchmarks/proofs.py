@@ -6,9 +6,9 @@
 
 Each instance is solved by ``oocbe solve``, then again with ``--proof`` and ``--opb``, and the proof is checked by
 ``tools/check_proof.py``, all in processes of their own. Times are processor seconds, which do not depend on what else
-the machine does; with ``--processor-clock`` the time limit counts them, too. *Proven* is what the proof concludes, by the checker. ``veripb`` checks it too, if it is on the path.
-The exit code is 1 where a checker refuses a proof. A solve that ends at its time limit
-has a gap.
+the machine does; with ``--processor-clock`` the time limit counts them, too. *Proven* is what the proof concludes, by
+the checker. ``veripb`` checks it too, if it is on the path. The exit code is 1 where a checker refuses a proof. A solve
+that ends at its time limit has a gap.
 """
 
 from __future__ import annotations
