@@ -1,8 +1,8 @@
 """Aggregates of the natural join of several tables, without the join: functional aggregate queries.
 
 Variables that are neither grouped by nor needed by another table are eliminated as early as possible, as in bucket
-elimination (Abo Khamis, Ngo and Rudra 2016). A source is reduced to its keys while it is read, batch by batch: by
-Arrow's grouping in memory, and by the operators if the keys exceed their share of the memory.
+elimination (Abo Khamis, Ngo and Rudra 2016): while the sources are read (:mod:`oocbe.api.source_messages`), and in the
+join of those that remain (:mod:`oocbe.api.contraction`).
 """
 
 from __future__ import annotations
@@ -11,27 +11,23 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oocbe.api.contraction import ContractionPath, Contractions, Explain, Expression, path_of
-from oocbe.errors import ModelError, ResourceError, UnsupportedError, UsageError, ValueRangeError
+from oocbe.api.source_messages import ROW_VALUES, Explain, Reading, reduced
+from oocbe.errors import ModelError, ResourceError, UsageError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
+from oocbe.model.settings.option_values import parse_backend
 from oocbe.runtime.framed import pyarrow
-from oocbe.runtime.tracing.recorder import READER, span
-from oocbe.tables.arrow import from_labels, value_kind
+from oocbe.tables.arrow import from_labels
 from oocbe.tables.column_data import Held, opened
-from oocbe.tables.columns import Domain
+from oocbe.tables.columns import Domain, layout_for
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
-from oocbe.tables.packed import PackedTable
 from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing
-from oocbe.tables.scratch import ScratchFolder, default_parent
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import AnyComplete
 from oocbe.tables.table import Table
 
 SEMIRINGS = {
@@ -42,9 +38,6 @@ SEMIRINGS = {
     ("count", "product"): SUM_PRODUCT,
 }
 """Semirings by aggregate and combination of the values of joined rows."""
-
-ROW_VALUES = "values of rows"
-"""Name of the column of values beside those of keys, which may be called anything else."""
 
 SOURCE_SHARE = 0.125
 """Share of the memory limit for the keys and values of one source, before they go to a scratch folder; Arrow's grouping
@@ -124,6 +117,7 @@ def aggregate(
     [{'shop': 'a', 'value': 6}, {'shop': 'b', 'value': 3}]
     """
     limit = limit_of(memory)
+    backend = None if backend is None else parse_backend("backend", backend)
     if not sources:
         raise UsageError("aggregate: there is no source")
     if any(isinstance(n, str) or not isinstance(n, Collection) for n in (group_by, within, () if on is None else on)):
@@ -140,7 +134,13 @@ def aggregate(
     ):
         raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
     with sparing(), ExitStack() as closed:
-        folder = closed.enter_context(closing(ScratchFolder(default_parent()))).path
+
+        @cache
+        def scratch() -> Path:
+            from oocbe.tables.scratch import ScratchFolder, default_parent
+
+            return closed.enter_context(closing(ScratchFolder(default_parent()))).path
+
         read = _opened(sources, rename, drop_nulls, keys or {})
         there = [source.names if isinstance(source, ColumnSource) else [*source.scope, VALUES] for source in read]
         names = _given(aggregate, values, read) if isinstance(aggregate, str) else _valued(asked, there)
@@ -156,20 +156,21 @@ def aggregate(
         pairs = zip(read, wanted, strict=True)
         once = [s.once(n or s.names[:1], most) if isinstance(s, ColumnSource) else s for s, n in pairs]
         domains = _domains(once, every, limit)
+        layout = layout_for(list(domains), domains)
         found: dict[_Part, Any] = {}
         for part, columns in names.items():
             semiring = _semiring(part, combine, read, columns)
-            tables = []
+            readings = []
             for number, source in enumerate(once):
                 beside = wanted[number] if asked and drop_nulls else []
-                value = None if part.how == "count" else columns[number]
-                reading = _Reading(source, kept[part][number], value, semiring, domains, most, beside)
-                tables.append(reading.reduced(folder / f"{len(found)}-{number}", f"{part}: source {number}", explain))
-            path = _path(tables, [*group_by, *part.other])
+                value, label = None if part.how == "count" else columns[number], f"source {number}"
+                own = kept[part][number]
+                readings.append(Reading(source, label, own, value, semiring, layout, most, beside))
+            groups = [*group_by, *part.other]
             if explain:
-                explain(f"{part}: {path}")
-            table = Contractions(path, limit, backend, closed).run(tables, output, explain=explain)
-            found[part] = _in_memory(table, limit) if output is None else table
+                explain(f"{part}:")
+            tables = reduced(readings, groups, lambda number: scratch() / f"{len(found)}-{number}", explain)
+            found[part] = _contracted(tables, groups, limit, backend, closed, output, explain)
         if not asked or output is not None:
             return next(iter(found.values()))
         types = {n: s.type_of(n) for s in reversed(read) if isinstance(s, ColumnSource) for n in s.names}
@@ -223,8 +224,7 @@ def _opened(
                 f"aggregate: keys: {name!r}: give a pair of a column and a function, such as ('day', 'month')"
             )
     functions = {name: (column, _function(name, given)) for name, (column, given) in keys.items()}
-    of_ours = Table | StoredTable | PackedTable | AnyComplete
-    read = [g if isinstance(g, of_ours) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
+    read = [g if _is_table(g) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
     for number, source in enumerate(read):
         if isinstance(source, ColumnSource) and isinstance(source.data, Held) and source.what == Held.what:
             held = replace(source.data, what=f"source {number} ({type(sources[number]).__name__})")
@@ -234,6 +234,11 @@ def _opened(
         if not any(name in (s.names if isinstance(s, ColumnSource) else s.scope) for s in read):
             raise ModelError(f"aggregate: keys: {name!r}: no source has a column {column!r}")
     return read
+
+
+def _is_table(given: Any) -> bool:
+    """Whether it is a table of oocbe; some of their modules load compiled loops."""
+    return type(given).__module__.startswith("oocbe.") and hasattr(given, "layout")
 
 
 def _warn_of_parts(sources: Sequence[Any], there: Sequence[Sequence[str]], on: Sequence[str]) -> None:
@@ -299,24 +304,29 @@ def _in_memory(table: Any, limit: int) -> Any:
 
 def _columns_of(found: Mapping[_Part, Any], asked: Mapping[str, _Part], group_by: Sequence[str], types: Any) -> Any:
     """Several aggregates, as columns of an Arrow table; those of groups in the Arrow ``types`` of the sources."""
-    import pyarrow.compute as compute
-
     arrow = pyarrow()
     shown = {}
     for part, table in found.items():
         names = [*group_by, *part.other]
-        rows = table.to_arrow(ROW_VALUES) if names else arrow.table({ROW_VALUES: table.values})
+        rows = table.to_arrow(ROW_VALUES)
         columns = {name: from_labels(rows.column(name), types.get(name)) for name in names}
         rows = arrow.table({**columns, ROW_VALUES: rows.column(ROW_VALUES)})
         if part.other:
             rows = _best(rows, 1, group_by, ROW_VALUES, part.how == "argmin")
-        shown[part] = rows.sort_by([(name, "ascending") for name in group_by]) if group_by else rows
+        in_order = table.is_sorted and table.scope[::-1] == tuple(group_by) and not table.layout.labels
+        shown[part] = rows if in_order or not group_by else rows.sort_by([(name, "ascending") for name in group_by])
     groups = next(iter(shown.values()))
     made = {name: groups.column(name) for name in group_by}
     for name, part in asked.items():
         own = [shown[kind].column([*kind.other, ROW_VALUES][0]) for kind in part.parts]
-        made[name] = own[0] if len(own) == 1 else compute.divide(compute.cast(own[0], "float64"), own[1])
+        made[name] = own[0] if len(own) == 1 else _quotient(*own)
     return arrow.table(made)
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    import pyarrow.compute as compute
+
+    return compute.divide(compute.cast(one, "float64"), other)
 
 
 def _best(rows: Any, count: int, within: Sequence[str], column: str, is_least: bool) -> Any:
@@ -393,126 +403,15 @@ def _domains(read: Sequence[Any], kept: Sequence[Sequence[str]], memory: int) ->
     return domains_in(sources, memory, domains)
 
 
-class _Reading(NamedTuple):
-    """A source that is reduced to its keys while it is read.
+def _contracted(
+    tables: Sequence[Any], groups: Sequence[str], limit: int, backend: str | None, closed: ExitStack,
+    output: str | Path | None, explain: Explain,
+) -> Any:  # fmt: skip
+    """The aggregate of the join of tables, as a table over the groups."""
+    if len(tables) == 1 and set(tables[0].scope) == set(groups) and output is None and not explain:
+        return _in_memory(tables[0], limit)
+    from oocbe.api.contraction import Contractions, Expression, path_of  # and with it the compiled loops
 
-    ``names`` are the columns of the keys, and ``domains`` are theirs. ``value`` is the column of values; if None, each
-    row counts as one, or has the neutral value. ``semiring`` applies to values of rows with one key.
-    ``most`` is the number of bytes of keys and values in memory. ``beside`` are columns without missing entries.
-    """
-
-    source: Any
-    names: list[str]
-    value: str | None
-    semiring: Semiring
-    domains: Mapping[str, Domain]
-    most: int
-    beside: Sequence[str]
-
-    def reduced(self, folder: Path, label: str, explain: Explain) -> Any:
-        """The table of a source, explained; a table of oocbe in the semiring."""
-        begin = perf_counter()
-        if isinstance(self.source, ColumnSource):
-            with span(READER, "read source") as timed:
-                table = self.table(folder)
-                timed.note(rows=table.rows)
-        else:
-            table = _in_semiring(self.source, self.semiring, self.value is not None)
-        if explain:
-            explain(f"{label}, {table.rows:,} keys ({' '.join(self.names)}) in {perf_counter() - begin:.3f} s")
-        return table
-
-    @property
-    def _how(self) -> str:
-        return "sum" if self.semiring == SUM_PRODUCT else "min" if self.semiring == MIN_SUM else "max"
-
-    def table(self, folder: Path) -> Table | StoredTable:
-        """One row for each key, in memory; or in ``folder``, where a key may occur again."""
-        arrow = pyarrow()
-        wanted = [*self.names, *([] if self.value is None else [self.value])]
-        batches = self.source.batches(wanted, beside=self.beside)
-        parts: list[Any] = []
-        nbytes = 0
-        for batch in batches:
-            parts.append(self._grouped(self._prepared(arrow.Table.from_batches([batch]))))
-            nbytes += parts[-1].nbytes
-            if nbytes > self.most:
-                parts = [self._grouped(arrow.concat_tables(parts).unify_dictionaries())]
-                nbytes = parts[0].nbytes
-                if nbytes > self.most // 2:
-                    return self._stored(folder, parts[0], batches)
-        if len(parts) == 1:
-            return self._rows(parts[0])
-        if not parts:
-            return self._rows(self._grouped(self._prepared(self.source.whole(wanted, self.beside))))
-        whole = arrow.concat_tables(parts).unify_dictionaries()
-        return self._rows(self._grouped(whole))
-
-    def _stored(self, folder: Path, first: Any, batches: Any) -> StoredTable:
-        arrow = pyarrow()
-        rows = self._rows(first)
-        with StoredTable.create(folder, rows.layout, rows.dtype, self.semiring, duplicates=True) as writer:
-            writer.append(rows.keys, rows.values)
-            for batch in batches:
-                rows = self._rows(self._grouped(self._prepared(arrow.Table.from_batches([batch]))))
-                writer.append(rows.keys, rows.values)
-        return StoredTable.open(folder)
-
-    def _prepared(self, data: Any) -> Any:
-        """Keys and a column of values; NaN is refused, as Arrow's maximum skips it."""
-        import pyarrow.compute as compute
-
-        if self.value is None:
-            numbers = pyarrow().array(np.full(data.num_rows, self.semiring.one, dtype=np.int64))
-        else:
-            numbers = data.column(self.value)
-            value_kind(self.value, numbers.type, self.source.what)
-            if pyarrow().types.is_floating(numbers.type) and compute.any(compute.is_nan(numbers)).as_py():
-                known = "has no place in an order; leave such rows out: drop_nulls skips null only"
-                raise ModelError(f"{self.source.what}: column {self.value} has NaN, which {known}")
-            if self.semiring == MAX_PRODUCT and (compute.min(numbers).as_py() or 0) < 0:
-                raise ModelError(
-                    f"{self.source.what}: column {self.value} has a negative value: the greatest product is not that "
-                    "of the greatest values then"
-                )
-        return data.select(self.names).append_column(ROW_VALUES, numbers)
-
-    def _grouped(self, data: Any) -> Any:
-        import pyarrow.compute as compute
-
-        if not len(data):  # without names, Arrow makes one group of no rows
-            return data
-        if self._how == "sum" and pyarrow().types.is_integer(data.column(ROW_VALUES).type):
-            total = compute.sum(compute.abs(compute.cast(data.column(ROW_VALUES), "float64", safe=False))).as_py()
-            if (total or 0.0) >= 2.0**63:
-                raise ValueRangeError(
-                    f"{self.source.what}: sums of column {self.value} may leave 64-bit integers; cast it to float64"
-                )
-        made = data.group_by(self.names).aggregate([(ROW_VALUES, self._how)])
-        return made.rename_columns({f"{ROW_VALUES}_{self._how}": ROW_VALUES})
-
-    def _rows(self, data: Any) -> Table:
-        try:
-            return Table.from_arrow(data, ROW_VALUES, scope=self.names, domains=self.domains, semiring=self.semiring)
-        except ModelError as error:
-            raise ModelError(
-                str(error)
-                .replace(f"Arrow table: column {ROW_VALUES}, row ", f"{self.source.what}: column {self.value}, group ")
-                .replace("Arrow table: a value", f"{self.source.what}: column {self.value}: a value")
-            ) from None
-
-
-def _in_semiring(table: Any, semiring: Semiring, is_valued: bool) -> Any:
-    """A table of oocbe in a semiring; unless ``is_valued``, with the neutral value for each row, which then counts."""
-    if table.semiring == semiring and is_valued:
-        return table
-    if not isinstance(table, Table):
-        raise UnsupportedError(f"aggregate: {type(table).__name__} is taken in its own semiring; give table.to_table()")
-    neutral = np.full(table.rows, semiring.one, dtype=np.int64)
-    return replace(table, values=table.values if is_valued else neutral, semiring=semiring)
-
-
-def _path(tables: Sequence[Any], group_by: Sequence[str]) -> ContractionPath:
     sizes: dict[str, int] = {}
     for table in tables:
         for name, size in zip(table.scope, table.layout.sizes, strict=True):
@@ -520,5 +419,9 @@ def _path(tables: Sequence[Any], group_by: Sequence[str]) -> ContractionPath:
                 raise ModelError(
                     f"aggregate: variable {name!r} has {sizes[name]} values in one table, {size} in another"
                 )
-    expression = Expression(tuple(tuple(table.scope) for table in tables), tuple(group_by), sizes)
-    return path_of(expression, rows=[table.rows for table in tables])
+    expression = Expression(tuple(tuple(table.scope) for table in tables), tuple(groups), sizes)
+    path = path_of(expression, rows=[table.rows for table in tables])
+    if explain:
+        explain(f"  {path}")
+    table = Contractions(path, limit, backend, closed).run(list(tables), output, explain=explain)
+    return _in_memory(table, limit) if output is None else table

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import combinations, count
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.operators import join_marginalise, marginalise
+from oocbe.api.source_messages import Explain
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import UsageError, amount
 from oocbe.kernels.arrays import is_device_array
@@ -37,9 +38,6 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
-
-Explain: TypeAlias = Callable[[str], object] | None
-"""Called with lines of text, such as ``print``."""
 
 IN_MEMORY_SHARE = 0.5
 """Share of the memory limit for the tables of a step that works in memory; the rest is for transposed copies."""
@@ -282,6 +280,14 @@ class ContractionPath:
         """Cells of the largest result of a step."""
         return max((step.cells for step in self.steps), default=0)
 
+    def fits(self, memory: int) -> bool:
+        """Whether the tables of each step take their share of a limit in bytes, with 8 bytes a cell."""
+        return max(self.needed(step) for step in self.steps) * 8 <= IN_MEMORY_SHARE * memory
+
+    def needed(self, step: Contraction) -> int:
+        """Cells of the operands and the result of a step."""
+        return sum(_cells_of(own, self.expression.sizes) for own in (*step.inputs, step.output))
+
     def __str__(self) -> str:
         steps = amount(len(self.steps), "step")
         lines = [f"{self.joined:,} combinations in {steps}, largest result {self.largest:,} cells"]
@@ -308,7 +314,7 @@ def path_of(
     if optimize != "auto":
         raise UsageError(f"einsum: optimize: {optimize!r} is neither auto nor a list of steps")
     if rows is not None:
-        return _path(expression, _greedy_steps(expression, rows))
+        return _path(expression, _greedy_steps(expression, rows, by_joins=True))
     found = _path(
         expression, _greedy_steps(expression, [_cells_of(set(own), expression.sizes) for own in expression.operands])
     )
@@ -352,18 +358,15 @@ def sliced_path(path: ContractionPath, memory: int) -> tuple[list[str], Contract
     """
     output, sizes, names, rest = path.expression.output, path.expression.sizes, list[str](), path
 
-    def needed(step: Contraction) -> int:
-        return sum(_cells_of(own, sizes) for own in (*step.inputs, step.output))
-
-    while (most := max(map(needed, rest.steps))) * 8 > IN_MEMORY_SHARE * memory:
-        operands, found = rest.expression.operands, []
-        for name in {name for step in rest.steps if needed(step) == most for own in step.inputs for name in own}:
+    while not rest.fits(memory):
+        operands, found, most = rest.expression.operands, [], max(map(rest.needed, rest.steps))
+        for name in {name for step in rest.steps if rest.needed(step) == most for own in step.inputs for name in own}:
             if name not in output and all(own.count(name) < 2 for own in operands):
                 others = tuple(tuple(other for other in own if other != name) for own in operands)
                 made = _path(Expression(others, output, sizes), [step.positions for step in path.steps])
                 slices = _cells_of([*names, name], sizes)
                 if slices <= MOST_SLICES and made.joined * slices <= 2 * path.joined:
-                    found.append((max(map(needed, made.steps)), name, made))
+                    found.append((max(map(made.needed, made.steps)), name, made))
         if not found:
             return [], path
         _, name, rest = min(found)
@@ -380,8 +383,8 @@ def _cells_of(names: Sequence[str] | set[str] | frozenset[str], sizes: Mapping[s
     return math.prod(sizes[name] for name in names)
 
 
-def _greedy_steps(expression: Expression, rows: Sequence[int]) -> list[Positions]:
-    """Pairs whose result has the fewest estimated rows beyond those of the pair."""
+def _greedy_steps(expression: Expression, rows: Sequence[int], by_joins: bool = False) -> list[Positions]:
+    """Pairs whose result has the fewest estimated rows beyond those of the pair; or whose join has the fewest."""
     sizes = expression.sizes
     left = {number: frozenset(names) for number, names in enumerate(expression.operands)}
     lengths: dict[int, float] = dict(enumerate(rows))
@@ -396,7 +399,8 @@ def _greedy_steps(expression: Expression, rows: Sequence[int]) -> list[Positions
         return names, min(float(_cells_of(names, sizes)), lengths[one] * lengths[two] / _cells_of(both, sizes))
 
     def judge(one: int, two: int) -> None:
-        growth[one, two] = result(one, two)[1] - lengths[one] - lengths[two]
+        joined = lengths[one] * lengths[two] / _cells_of(left[one] & left[two], sizes)
+        growth[one, two] = joined if by_joins else result(one, two)[1] - lengths[one] - lengths[two]
 
     for one, two in combinations(left, 2):
         if len(left) <= PAIRS or left[one] & left[two]:

@@ -50,7 +50,6 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     Raises ModelError: a missing entry (null), an entry outside the domain, or a type that labels cannot have.
     """
     import pyarrow as arrow
-    import pyarrow.compute as compute
 
     refuse_nulls(name, data, what, first)
     data = labels_of(name, data, what)
@@ -61,6 +60,8 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         return Column(name, np.zeros(0, dtype=np.int64))
     if arrow.types.is_integer(kind) and not (domain is not None and not isinstance(domain, int)):
         return Column(name, _numbers(data))
+    import pyarrow.compute as compute
+
     if not arrow.types.is_dictionary(kind):
         check_label_type(name, kind, what)
         if arrow.types.is_string_view(kind):  # Arrow has no index_in for string views
@@ -135,7 +136,6 @@ def labels_of(name: str, data: Any, what: str) -> Any:
     Raises ModelError: a timestamp with a fraction of a microsecond, or in the second of two hours of one local time.
     """
     import pyarrow as arrow
-    import pyarrow.compute as compute
 
     types, kind = arrow.types, data.type
     unlabelled = (types.is_temporal, types.is_decimal, types.is_null)
@@ -144,6 +144,8 @@ def labels_of(name: str, data: Any, what: str) -> Any:
         kind = data.type
     if not (types.is_timestamp(kind) or types.is_decimal(kind) or types.is_date(kind)):
         return data
+    import pyarrow.compute as compute
+
     different = compute.unique(data)
     if types.is_timestamp(kind):
         local = compute.local_timestamp(different) if kind.tz else different
@@ -165,7 +167,6 @@ def labels_of(name: str, data: Any, what: str) -> Any:
 def from_labels(data: Any, kind: Any) -> Any:
     """A column of exported labels or value indices in the Arrow type of a source's column; None: as it is."""
     import pyarrow as arrow
-    import pyarrow.compute as compute
 
     types = arrow.types
     data = data.cast(data.type.value_type) if types.is_dictionary(data.type) else data
@@ -176,6 +177,8 @@ def from_labels(data: Any, kind: Any) -> Any:
     if not len(data):  # of positions: there were no labels
         return arrow.chunked_array([], kind)
     if types.is_timestamp(kind) and kind.tz:
+        import pyarrow.compute as compute
+
         local = data.cast(arrow.timestamp(kind.unit))
         return compute.assume_timezone(local, kind.tz, ambiguous="earliest", nonexistent="earliest")
     return data.cast(kind)
@@ -201,6 +204,16 @@ def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
 
 
 def _numbers(data: Any) -> NDArray[Any]:
+    """The entries (rows,) of an Arrow column without missing ones; of integers and floats without Arrow's import of
+    pandas, which takes longer than a million rows."""
+    import pyarrow as arrow
+
+    if hasattr(data, "chunks") and data.num_chunks:
+        parts = [_numbers(chunk) for chunk in data.chunks]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(data) and (arrow.types.is_integer(data.type) or arrow.types.is_floating(data.type)):
+        kind, end = np.dtype(data.type.to_pandas_dtype()), data.offset + len(data)
+        return np.frombuffer(data.buffers()[1], kind, count=end)[data.offset :]
     numbers: NDArray[Any] = data.to_numpy() if hasattr(data, "chunks") else data.to_numpy(zero_copy_only=False)
     return numbers
 
@@ -253,10 +266,21 @@ def _labels(name: str, labels: Sequence[Label]) -> Any:
     if all(isinstance(label, bool) for label in labels):
         return arrow.array(labels, type=arrow.bool_())
     if (integers := label_array(name, labels)) is not None:
-        return arrow.array(integers)
+        return array_of(integers)
     if not all(isinstance(label, str) for label in labels):
         raise UsageError(f"labels of the variable {name} are of several types; Arrow's dictionaries have one")
-    return arrow.array(labels, type=arrow.string())
+    texts = [str(label).encode() for label in labels]
+    ends = np.cumsum([0, *map(len, texts)])
+    if ends[-1] >= 1 << 31:
+        return arrow.array(labels, type=arrow.large_string())
+    return arrow.StringArray.from_buffers(len(texts), *map(arrow.py_buffer, (ends.astype(np.int32), b"".join(texts))))
+
+
+def array_of(numbers: NDArray[Any]) -> Any:
+    """Integers or floats (rows,) as an Arrow array, without Arrow's import of pandas."""
+    arrow = pyarrow()
+    buffers = [None, arrow.py_buffer(np.ascontiguousarray(numbers))]
+    return arrow.Array.from_buffers(arrow.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
 
 
 def batches_of(layout: Layout, schema: Any, pieces: Iterable[Rows]) -> Iterator[Any]:
@@ -266,12 +290,12 @@ def batches_of(layout: Layout, schema: Any, pieces: Iterable[Rows]) -> Iterator[
     for keys, values in pieces:
         columns = []
         for name, indices in zip(layout.scope, columns_of(layout, keys), strict=True):
-            column = arrow.array(indices)
+            column = array_of(indices)
             if name in labels:
                 plain = arrow.types.is_boolean(labels[name].type)
                 column = labels[name].take(column) if plain else arrow.DictionaryArray.from_arrays(column, labels[name])
             columns.append(column)
-        yield arrow.RecordBatch.from_arrays([*columns, arrow.array(values)], schema=schema)
+        yield arrow.RecordBatch.from_arrays([*columns, array_of(values)], schema=schema)
 
 
 def whole_table(layout: Layout, rows: Rows, values: str) -> Any:

@@ -156,11 +156,11 @@ def _pieces(source: ColumnSource, name: str, memory: int) -> Iterator[Any]:
 
 def _integers(source: ColumnSource, name: str, memory: int) -> tuple[int, int]:
     """Least (or 0) and greatest integer of a column, from statistics where present."""
-    import pyarrow.compute as compute
-
     found = source.statistics(name)
     if found is not None:
         return found
+    import pyarrow.compute as compute
+
     low, high = 0, 0
     for data in _pieces(source, name, memory):
         edges = compute.min_max(data).as_py()

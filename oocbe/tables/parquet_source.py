@@ -174,6 +174,14 @@ class ColumnSource:
         """Names of the columns in the table."""
         return [*self.columns, *self.keys]
 
+    @property
+    def rows(self) -> int | None:
+        """Number of rows, with missing entries, too; None if it is not known before they are read."""
+        if isinstance(self.data, Held):
+            return int(self.data.data.num_rows)
+        files = self.data.metadata()
+        return None if files is None else sum(file.num_rows for file in files)
+
     def type_of(self, name: str) -> Any:
         """Arrow type of a column."""
         if name in self.keys:

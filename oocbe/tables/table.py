@@ -87,6 +87,10 @@ class Table(Shown, Exchanged):
         ModelError : a value outside its domain, a tuple that occurs twice, inconsistent shapes, or numbers that tables
             cannot represent (:mod:`oocbe.tables.numbers`).
         """
+        if not isinstance(scope, Mapping):
+            raise ModelError(
+                f"scope: {scope!r:.100}: give the domain size of each variable by name, such as {{'a': 2}}"
+            )
         layout = Layout(tuple(scope), tuple(scope.values()))
         rows, numbers = _matching(layout, tuples, values)
         check_numbers(f"table over {layout.scope}", numbers, semiring)
@@ -185,6 +189,7 @@ class Table(Shown, Exchanged):
         scope: Sequence[str] | None = None,
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
+        what: str = "Arrow table",
     ) -> Self:
         """Make a table from an object with Arrow's interface (``__arrow_c_stream__``), or that of data frames.
 
@@ -199,7 +204,7 @@ class Table(Shown, Exchanged):
             nameless index of a pandas frame (``__index_level_0__``).
         domains : domain of each variable: its number of values, or its labels; None, or a missing name: found from the
             data. Tables that are to be joined need common domains (:func:`oocbe.common_domains`).
-        semiring : combination and marginalisation.
+        semiring : combination and marginalisation. what : name of the data, for errors.
 
         Raises
         ------
@@ -220,7 +225,6 @@ class Table(Shown, Exchanged):
         from oocbe.tables.layout import check_integers
 
         given = arrow_table(data)
-        what = "Arrow table"
         names = check_scope(given.column_names, values, scope, what)
         domains = domains or {}
         for name in names:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -82,6 +84,50 @@ def test_groups_are_those_of_the_join(shape, kind, tmp_path):
             source.to_parquet(paths[-1])
         stored = oocbe.aggregate(*paths, group_by=group_by, aggregate=aggregate, output=tmp_path / f"out-{aggregate}")
         assert found_in(stored.to_table(), group_by) == wanted
+
+
+@pytest.mark.parametrize("cells", [0, 5, 30])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_groups_do_not_depend_on_which_sources_send_messages(shape, cells, monkeypatch):
+    monkeypatch.setattr("oocbe.api.source_messages.MESSAGE_CELLS", cells)
+    monkeypatch.setattr("oocbe.api.source_messages.CELLS_A_ROW", 0)
+    random = np.random.default_rng(cells)
+    scopes, letters = SHAPES[shape], sorted(set("".join(SHAPES[shape])))
+    for aggregate, combine in [("max", "sum"), ("min", "sum"), ("sum", "product"), ("count", "product")]:
+        sources = frames(random, scopes, 14, "integers")
+        group_by = [str(name) for name in random.permutation(letters)[: random.integers(0, 3)]]
+        found = oocbe.aggregate(*sources, group_by=group_by, aggregate=aggregate)
+        assert found_in(found, group_by) == expected(sources, group_by, aggregate, combine)
+
+
+def test_values_that_leave_their_range_are_refused_while_sources_send_messages():
+    one, two = pa.table({"k": [0, 1], "g": [0, 0], "v": [2**62, 1]}), pa.table({"k": [0, 1], "v": [2**62, 1]})
+    floats = [pa.table({"k": [0], "g": [0], "v": [value]}) for value in (1e200, 1e-200)]
+    for sources, how in (
+        ((one, two), "max"),
+        ((one, two), "sum"),
+        ((floats[0],) * 2, "sum"),
+        ((floats[1],) * 2, "sum"),
+    ):
+        with pytest.raises(ValueRangeError, match=r"64-bit integers|outside the range of float64"):
+            oocbe.aggregate(*sources, group_by=["g"], aggregate=how, values="v")
+    short = pa.table({"k": pa.array([0, 1], pa.int32()), "v": pa.array([2**31 - 1, 1], pa.int32())})
+    found = oocbe.aggregate(short, short, group_by=[], values="v")
+    assert found.to_dict() == {(): 2**32 - 2}
+    assert oocbe.aggregate(short, group_by=["k"], values="v").dtype == np.int32
+
+
+def test_a_join_without_cycles_loads_no_compiled_loop(tmp_path):
+    """Their loading took longer than a million rows, as did Arrow's import of pandas."""
+    pq.write_table(pa.table({"a": [0, 1], "b": [1, 1], "value": [1, 2]}), tmp_path / "ab.parquet")
+    pq.write_table(pa.table({"b": [0, 1], "value": [1, 2]}), tmp_path / "b.parquet")
+    text = (
+        "import sys, oocbe\n"
+        "print(oocbe.aggregate('ab.parquet', 'b.parquet', group_by=['a']).to_dict())\n"
+        "print([name for name in ('numba', 'pandas', 'pyarrow.compute', 'pyarrow.dataset') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "{(0,): 3, (1,): 4}\n[]\n"
 
 
 def test_sources_beyond_the_memory_go_to_scratch_files(tmp_path):
@@ -315,8 +361,15 @@ def test_explain_has_the_sources_the_plan_and_the_rows_of_each_step():
     sources = frames(np.random.default_rng(1), ["ab", "bc"], 20, "text")
     lines = []
     made = oocbe.aggregate(*sources, group_by=["a"], explain=lines.append)
-    assert [line.split(":")[0] for line in lines] == ["max", "max", "max", "  step 1"]
-    assert "a b" in lines[0] and "step" in lines[2] and f"{made.rows} rows in " in lines[3]
+    heads = [
+        "max",
+        "  source 1",
+        "  source 0",
+        f"  {made.rows} combinations in 1 step, largest result {made.rows} cells",
+    ]
+    assert [line.split(":")[0].split("\n")[0] for line in lines] == [*heads, "  step 1"]
+    assert "(b)" in lines[1] and "sent to source 0" in lines[1] and "(a)" in lines[2]
+    assert f"{made.rows} rows in " in lines[4]
 
 
 def test_what_is_refused_about_keys_top_and_groups():
@@ -564,7 +617,7 @@ def test_wrong_data_is_refused_with_its_source_and_column(tmp_path):
         (str(tmp_path / "latin.csv"), "latin.csv: column k is no UTF-8"),
         (pd.DataFrame({"k": [1], "v": [2**70]}), "DataFrame: cannot be read as columns .* integers of 64 bits"),
         (pl.DataFrame({"k": [1], "v": [float("nan")]}), r"source 0 \(DataFrame\): column v has NaN, .* drop_nulls"),
-        (decimals, r"source 0 \(Table\): column v, group 0 .* has more digits than a float64"),
+        (decimals, r"source 0 \(Table\): column v, row 0 .* has more digits than a float64"),
         (pd.DataFrame({"k": [None], "v": [1]}), r"source 0 \(DataFrame\): column k, row 0"),
         (pd.DataFrame({"k": [1], "v": [np.inf]}), r"source 0 \(DataFrame\): column v: a value is inf"),
     ):
