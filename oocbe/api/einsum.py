@@ -5,6 +5,7 @@ Dense operands are complete tables, sparse ones incomplete tables; :mod:`oocbe.a
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -99,6 +100,8 @@ def einsum(
     if return_argmax and not (chosen.selects and all(isinstance(a, np.ndarray) for a in arrays)):
         raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
     limit, is_boolean = limit_of(memory), semiring == "or-and"
+    if optimize != "auto" and all(isinstance(a, np.ndarray) for a in arrays) and not path.fits(limit):
+        _warn_of_path(path, path_of(parsed), limit)
     if output is None and not (return_argmax or is_boolean) and all(_is_dense_float(a) for a in arrays):
         sliced, rest = sliced_path(path, limit)
         if sliced:
@@ -115,6 +118,16 @@ def einsum(
             return (label(result), _arguments(steps, result, label)) if return_argmax else label(result)
         rows = made if isinstance(made, Table) else made.to_table()
         return label(_sparse(rows, parsed, arrays))
+
+
+def _warn_of_path(given: ContractionPath, own: ContractionPath, memory: int) -> None:
+    """Warn of a path beyond the memory where the one found here is within it, or takes less than half the work."""
+    if 2 * own.joined < given.joined or own.fits(memory):
+        logging.getLogger("oocbe").warning(
+            "einsum: the path given exceeds the memory of %s bytes: %s combinations, largest result %s cells; "
+            "optimize='auto' has %s combinations, largest result %s cells",
+            *(f"{number:,}" for number in (memory, given.joined, given.largest, own.joined, own.largest)),
+        )
 
 
 def einsum_path(expression: str, *operands: Any, optimize: str | Sequence[Positions] = "auto") -> ContractionPath:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from oocbe.elimination.observer import check_observer
 from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
@@ -70,7 +71,7 @@ def solve(
         requested workers failed. ValueRangeError : values that no supported dtype can sum exactly. Interrupted :
         Ctrl-C was pressed; its ``result`` has the best bound and assignment so far. The other verbs raise it, too.
     """
-    settings, begin = settings_from(options, overrides), time.perf_counter()
+    settings, begin = settings_from(options, overrides, observer), time.perf_counter()
 
     def work(loaded: Problem) -> Result:
         run = solver_from(hint)  # after reading: a malformed file need not wait for Numba
@@ -172,7 +173,7 @@ def bound(
     UnsupportedError : a semiring that does not select, or negative factors. ResourceError : no z fits the memory limit.
     LimitError : the time limit passed before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
-    settings = settings_from(options, overrides)
+    settings = settings_from(options, overrides, observer)
     wanted = list(z) if isinstance(z, Iterable) and not isinstance(z, str) else [z]
 
     def work(loaded: Problem) -> BoundResult:
@@ -247,8 +248,11 @@ def propagate(
     return run_verb(problem, read, work, time_limit)
 
 
-def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:
-    """The given options, or those of the environment, with single ones overridden."""
+def settings_from(
+    options: SolveOptions | None, overrides: OptionValues | OwnValues, observer: Observer | None = None
+) -> SolveOptions:
+    """The given options, or those of the environment, with single ones overridden; UsageError also: no observer."""
+    check_observer(observer)
     if not isinstance(options, SolveOptions | None):
         raise UsageError(f"options: {options!r:.100}: give each by its name, such as memory='2GiB', or SolveOptions")
     return (SolveOptions.from_environment() if options is None else options).replaced(overrides)

@@ -24,6 +24,7 @@ from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
+from oocbe.elimination.observer import check_observer
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.solution_check import check_solution
@@ -126,6 +127,7 @@ def _verb(
     workers: int,
     observer: Observer | None,
 ) -> DcopResult:
+    check_observer(observer)
     settings = (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
 
     def read(given: Dcop | Problem | str | Path) -> Dcop:

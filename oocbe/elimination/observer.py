@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from oocbe.errors import UsageError
+
 if TYPE_CHECKING:
     from oocbe.elimination.plan.plan import Plan
     from oocbe.model.problem import Problem
@@ -55,6 +57,13 @@ class Observer(Protocol):
     def finished(self, result: Result) -> None:
         """Called with the result at the end of the solve, unless it ends with an exception."""
         return
+
+
+def check_observer(observer: object) -> None:
+    """Refuse (UsageError) what is neither None nor has the methods of an observer."""
+    missing = [name for name in vars(Observer) if not name.startswith("_") and not hasattr(observer, name)]
+    if observer is not None and (missing or isinstance(observer, type)):
+        raise UsageError(f"observer: {observer!r:.100}: give an instance of a class derived from oocbe.Observer")
 
 
 def bucket_callback(target: Observer, problem: Problem, order: Sequence[int]) -> Callable[[int, int, int], None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -35,7 +35,8 @@ from oocbe.model.model_checks import (
 from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
-from oocbe.model.semiring import MIN_SUM, Combination, Semiring, semiring_by_name
+from oocbe.model.semiring import MIN_SUM, Combination, Semiring
+from oocbe.model.settings.option_values import parse_semiring
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -77,10 +78,11 @@ class Problem(Shown, FileNotes):
     counting: CountQuestion | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.semiring, str):
-            object.__setattr__(self, "semiring", semiring_by_name(self.semiring))
+        object.__setattr__(self, "semiring", parse_semiring(f"{self.name}: the semiring", self.semiring))
         kinds = {"variables": Variable, "functions": Function, "constraints": Constraint}
         for name, kind in {**kinds, "linear_constraints": LinearConstraint}.items():
+            if not isinstance(getattr(self, name), Iterable):
+                raise ModelError(f"{self.name}: {name}: {getattr(self, name)!r:.100} is no list of {kind.__name__}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
             if wrong := [part for part in getattr(self, name) if not isinstance(part, kind)]:
                 raise ModelError(f"{self.name}: {name}: {wrong[0]!r:.100} is no oocbe.{kind.__name__}")

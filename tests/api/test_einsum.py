@@ -296,6 +296,18 @@ def test_steps_beyond_the_memory_are_done_value_by_value_where_that_costs_nothin
     assert used  # each index is in two of the steps, and its values by themselves would repeat the third
 
 
+def test_a_path_beyond_the_memory_is_warned_of_where_the_own_one_is_cheaper(caplog):
+    """An octahedron along such a path did not end, and nothing said that another one took two seconds."""
+    one = np.ones((20, 20), dtype=np.int64)
+    for steps, memory, is_warned in [([(0, 2), (0, 1)], "1MiB", True), ([(0, 2), (0, 1)], "1GiB", False)]:
+        caplog.clear()
+        assert oocbe.einsum("ij,jk,kl->", one, one, one, optimize=steps, memory=memory) == 20**4
+        assert bool(caplog.messages) == is_warned
+    oocbe.einsum("ij,jk,kl->", one, one, one, memory="1MiB")
+    oocbe.einsum("ij,jk,kl->", one, one, one, optimize=[(0, 1), (0, 1)], memory="1MiB")
+    assert not caplog.messages
+
+
 def test_results_beyond_the_memory_go_through_scratch_files_and_to_the_output(tmp_path):
     random = np.random.default_rng(7)
     arrays = [random.random((160, 160, 8)), random.random((160, 8, 160)), random.random((160, 160))]

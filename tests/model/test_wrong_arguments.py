@@ -39,6 +39,8 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
     [
         (lambda: problem({"a": 2, "b": 2}), r"problem: variables: 'a' is no oocbe.Variable"),
         (lambda: oocbe.Problem(PAIR, [[0, 3]]), r"functions: \[0, 3\] is no oocbe.Function"),  # type: ignore[list-item]
+        (lambda: oocbe.Problem(5, []), "problem: variables: 5 is no list of Variable"),  # type: ignore[arg-type]
+        (lambda: oocbe.Table.from_rows(["a"], [[1]], [5]), r"scope: \['a'\]: give the domain size of each"),  # type: ignore[arg-type]
         (lambda: problem(scope=("a", "b")), r"its position in the problem, must be an integer, not 'a'"),
         (lambda: problem(costs=[[1, 2], [3]]), r"function over \(0, 1\): values: rows of different lengths"),
         (lambda: problem(costs=[[1, None], [3, 4]]), r"numbers, not Python objects such as None"),
@@ -65,6 +67,14 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
     ("make", "message"),
     [
         (lambda: problem(semiring="tropical"), "unknown semiring 'tropical'; known: min-sum"),
+        (lambda: problem(semiring=None), "problem: the semiring: None is not a semiring"),
+        (lambda: oocbe.solve(problem(), observer=print), "observer: .* a class derived from oocbe.Observer"),  # type: ignore[arg-type]
+        (lambda: oocbe.bound(problem(), observer=oocbe.Observer), "observer: .* give an instance"),  # type: ignore[arg-type]
+        (lambda: oocbe.count(problem(), observer=1), "observer: 1: give an instance"),  # type: ignore[arg-type]
+        (lambda: oocbe.dcop.dpop(problem(), observer=1), "observer: 1: give an instance"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve(problem(), client="tcp://host:1"), "client: 'tcp://host:1': give a distributed.Client"),  # type: ignore[arg-type]
+        (lambda: oocbe.count(problem(), k=3), "k: not of the task count; k is of k_best"),  # type: ignore[call-arg]
+        (lambda: oocbe.k_best(problem(), temperature=2.0), "temperature: not of the task kbest"),  # type: ignore[call-arg]
         (lambda: oocbe.solve(problem(), {"memory": "1GiB"}), r"options: .* give each by its name"),  # type: ignore[arg-type]
         (lambda: oocbe.solve(problem(), evidence=[("a", 1)]), "give values by name, {'rain': 'yes'}"),  # type: ignore[list-item]
         (lambda: oocbe.maximise([1], "a"), "an operator takes tables, not list"),  # type: ignore[call-overload]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from oocbe.api.facade import load_problem, settings_from, use_workers_of
 from oocbe.api.tasks.questions import check_task
@@ -74,7 +74,7 @@ def run_task(
     ResourceError: memory or disk ran out; Interrupted: Ctrl-C was pressed; its ``result`` has the status
     ``interrupted``.
     """
-    settings = settings_from(options, overrides)
+    settings = settings_from(options, overrides, observer)
 
     def work(loaded: Problem) -> TaskResult:
         load_engine()
@@ -183,11 +183,20 @@ def load_engine() -> None:
     import oocbe.api.tasks.weighted_count  # noqa: F401
 
 
+def _asked(
+    task: str, problem: Problem | str | Path, options: SolveOptions | None, overrides: TaskValues, **own: Any
+) -> TaskResult:
+    """The result of a verb; UsageError: an argument that only other verbs have."""
+    if wrong := sorted({"k", "temperature"} & overrides.keys()):
+        raise UsageError(f"{wrong[0]}: not of the task {task}; k is of k_best, temperature of log_partition, marginals")
+    return run_task(task, problem, options, **own, **overrides)
+
+
 def most_probable_explanation(
     problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
     """The assignment with the greatest product of values, and its logarithm; see :mod:`oocbe.api.tasks.k_best`."""
-    return run_task("mpe", problem, options, **overrides)
+    return _asked("mpe", problem, options, overrides)
 
 
 def count(
@@ -198,21 +207,21 @@ def count(
     Weights and projections of the file are observed: the value of a weighted count is a ``fractions.Fraction``, or a
     float with ``float_counts``.
     """
-    return run_task("count", problem, options, **overrides)
+    return _asked("count", problem, options, overrides)
 
 
 def count_optimal(
     problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
     """The exact number of optimal assignments; see :func:`run_task`."""
-    return run_task("count-optimal", problem, options, **overrides)
+    return _asked("count-optimal", problem, options, overrides)
 
 
 def k_best(
     problem: Problem | str | Path, k: int = 10, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
     """The k best distinct assignments in order; see :func:`run_task`."""
-    return run_task("kbest", problem, options, k=k, **overrides)
+    return _asked("kbest", problem, options, overrides, k=k)
 
 
 def log_partition(
@@ -222,7 +231,7 @@ def log_partition(
     **overrides: Unpack[TaskValues],
 ) -> TaskResult:
     """Natural logarithm of the partition function at a temperature; see :func:`run_task`."""
-    return run_task("logz", problem, options, temperature=temperature, **overrides)
+    return _asked("logz", problem, options, overrides, temperature=temperature)
 
 
 def marginals(
@@ -232,11 +241,11 @@ def marginals(
     **overrides: Unpack[TaskValues],
 ) -> TaskResult:
     """Probability of each value of each variable at a temperature; see :func:`run_task`."""
-    return run_task("marginals", problem, options, temperature=temperature, **overrides)
+    return _asked("marginals", problem, options, overrides, temperature=temperature)
 
 
 def min_marginals(
     problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
     """The best value of an assignment with each value of each variable; see :func:`run_task`."""
-    return run_task("min-marginals", problem, options, **overrides)
+    return _asked("min-marginals", problem, options, overrides)

@@ -101,6 +101,8 @@ def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWork
 def _of_client(client: Client, memory: int | None) -> Iterator[None]:
     from oocbe.execution.cluster.dask_workers import DaskWorkers
 
+    if not hasattr(client, "scheduler_info"):
+        raise UsageError(f"client: {client!r:.100}: give a distributed.Client, or an address as cluster")
     workers = DaskWorkers(client, memory)
     try:
         with use_workers(workers):
