@@ -35,8 +35,6 @@ class Parameters:
         most families of generated problems the estimate of depth-first search after 0.1 s is right within a third.
     soon_seconds : a solver is expected to end soon if its estimated remaining time is at most this, in seconds, or at
         most the time elapsed. It then gets this much time before it counts, as estimates are wrong at times.
-    behind, behind_factor : factor of the weights of the searches if other solvers have closed more than ``behind`` of
-        the gap between the searches' own lower bound and the incumbent, and the search has had ``near_seconds``.
     idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
         last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
         depth-first search often proves the optimum at once after a long time without progress.
@@ -51,8 +49,6 @@ class Parameters:
     slice_seconds: float = 0.05
     near_seconds: float = 2.0
     soon_seconds: float = 8.0
-    behind: float = 0.5
-    behind_factor: float = 0.125
     idle_seconds: float = 4.0
     idle_share: float = 0.5
     idle_factor: float = 0.5
@@ -226,8 +222,6 @@ class Portfolio:
         lower = self._known.lower
         if terms.leading > 1.0 and solver.lower is not None and lower is not None and solver.lower >= lower:
             return weight * terms.leading
-        if solver.lower is not None and solver.seconds > parameters.near_seconds and self._is_behind:
-            weight *= parameters.behind_factor
         idle = solver.seconds - member.progress_at
         if solver.is_coarse and not member.progress_at and idle >= parameters.coarse_seconds:
             weight *= parameters.gainless_factor
@@ -243,13 +237,3 @@ class Portfolio:
         """Whether a solver is expected to end soon."""
         left = member.solver.expected - member.solver.seconds
         return left <= max(self._parameters.soon_seconds, self._clock() - self._begin)
-
-    @property
-    def _is_behind(self) -> bool:
-        """Whether other solvers than the searches have proven a much better lower bound."""
-        bounds = [member.solver.lower for member in self.members.values() if member.solver.lower is not None]
-        known = self._known
-        if not bounds or known.lower is None:
-            return False
-        own = max(bounds)
-        return known.lower - own > self._parameters.behind * (known.upper_bound - own)

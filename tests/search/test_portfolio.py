@@ -103,7 +103,7 @@ def test_a_schedule_is_replayed_also_under_load():
 
 
 def test_what_makes_no_progress_gets_less_time_and_is_taken_up_again_where_the_others_stagnate():
-    setting = Setting(replace(PARAMETERS, idle_factor=0.1, behind=1.0))
+    setting = Setting(replace(PARAMETERS, idle_factor=0.1))
     stops = 60.0
     one = setting.add("one", gains=lambda: setting.clock.now < stops)
     other = setting.add("other")
@@ -153,7 +153,7 @@ def test_a_solver_that_ends_soon_gets_more(expected, part):
 
 
 def test_the_best_bound_gets_more_while_it_leads():
-    setting = Setting(replace(PARAMETERS, behind=1.0))
+    setting = Setting()
     setting.add("one")
     leading = setting.add("leading", Terms(share=0.25, leading=16.0), gains=lambda: 1)
     setting.run(4.0)
@@ -171,19 +171,6 @@ def test_subproblems_that_lead_leave_a_third_to_depth_first_search():
     setting.add("subproblems", TERMS["subproblems"], gains=lambda: 1)
     setting.run(30.0)
     assert depth.seconds >= 10.0
-
-
-@pytest.mark.parametrize(("near", "seconds"), [(0.0, 10.0), (PARAMETERS.near_seconds, 6.0)])
-def test_searches_behind_the_bounds_of_others_get_less_after_their_first_seconds(near, seconds):
-    setting = Setting(replace(PARAMETERS, idle_factor=1.0, near_seconds=near))
-    for name in ("one", "other"):
-        setting.add(name).lower = LEAST
-    setting.add("bounds")
-    setting.known.raise_lower(GREATEST - 1, "another solver")
-    setting.run(seconds)
-    part = setting.log.count("bounds") / len(setting.log)
-    factor = 1.0 if near else PARAMETERS.behind_factor
-    assert part == pytest.approx(1 / (1 + 2 * factor), rel=0.1)
 
 
 def test_coarse_steps_may_take_as_long_as_those_before():
@@ -216,7 +203,7 @@ def test_a_solver_has_more_time_while_it_finds_assignments():
 def test_coarse_steps_without_any_gain_get_less_time():
     shares = []
     for gain in (0, 1):
-        setting = Setting(replace(PARAMETERS, behind=1.0, idle_factor=1.0))
+        setting = Setting(replace(PARAMETERS, idle_factor=1.0))
         setting.add("search")
         coarse = setting.add("coarse", is_coarse=True, gains=lambda gain=gain: gain)
         setting.run(30.0)
