@@ -96,7 +96,9 @@ class BoundSources:
             return
         for c in conflicts[-1:]:
             removed = removed | c.forbidden.removed
-        conflicts = [c for c in conflicts if _has_rows(problem, c.forbidden)]
+        # Without values of different variables that conflict, a linear program adds nothing to the minima.
+        is_linear = any(c.can_bind and c.scope for c in problem.linear_constraints)
+        conflicts = [c for c in conflicts if c.forbidden.between.any() or c.forbidden.larger or is_linear]
         is_over = True
         if any(len(f.scope) >= 2 for f in problem.functions):
             share = (deadline - working_time()) * (ASCENT_SHARE if conflicts else 1)
@@ -208,9 +210,3 @@ def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
     plain = Conflicts(problem, CostlyTuples(), forbidden_sets(problem))
     capped, costly = drop_tuples_above_bound(problem, fixed_point)
     return [Conflicts(capped, costly, forbidden_sets(problem, costly.sets)), plain] if costly.sets else [plain]
-
-
-def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
-    """Whether values of different variables conflict: otherwise a linear program adds nothing to the minima."""
-    is_linear = any(c.can_bind and c.scope for c in problem.linear_constraints)
-    return bool(forbidden.between.any()) or bool(forbidden.larger) or is_linear

@@ -7,7 +7,6 @@ Its owner searches a node of the whole problem (:mod:`oocbe.search.depth_worker`
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,7 +212,7 @@ class Tree:
 
     def grow(self) -> None:
         """Double the capacity of the undo arrays."""
-        self.node = self.node._replace(**{name: _twice(getattr(self.node, name)) for name in KEPT_ARRAYS})
+        self.node = self.node._replace(**{name: np.concatenate([getattr(self.node, name)] * 2) for name in KEPT_ARRAYS})
 
 
 def blank_node(root: Root, weight: NDArray[np.int64]) -> SearchNode:
@@ -278,11 +277,6 @@ def first_bytes(blank: SearchNode) -> int:
 def kept_bytes(node: SearchNode) -> int:
     """Size of a node's undo arrays, in bytes."""
     return sum(int(getattr(node, name).nbytes) for name in KEPT_ARRAYS)
-
-
-def _twice(array: NDArray[Any]) -> NDArray[Any]:
-    """An array of twice the length."""
-    return np.concatenate([array, np.empty_like(array)])
 
 
 def laid_out(tables: ScopeTables) -> Linear:

@@ -173,8 +173,9 @@ class Portfolio:
 
     def next(self, most: float = math.inf) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
-        left = [member for member in self._open() if self._has_time(member, most)]
-        near = [member for member in left if self._is_near(member)]
+        left = [one for one in self._open() if one.terms.after < most]
+        near = [one for one in left if self._is_near(one)]
+        left = [one for one in left if one.solver.seconds + one.solver.cost < most]
         return min(near or left, key=self._virtual, default=None)
 
     def _open(self, begun: Member | None = None) -> Iterator[Member]:
@@ -184,10 +185,6 @@ class Portfolio:
             is_early = first not in (None, begun) and not first.solver.seconds and first.solver.is_available
             if not is_early and member.solver.is_available and member.solver.cost < math.inf:
                 yield member
-
-    def _has_time(self, member: Member, most: float) -> bool:
-        solver = member.solver
-        return member.terms.after < most and (solver.seconds + solver.cost < most or self._is_near(member))
 
     def _virtual(self, member: Member) -> float:
         """Virtual time of a solver after its next step."""
