@@ -58,14 +58,31 @@ def _mixed(state: Any, word: Any) -> Any:
 
 
 @without_allocation
-def _pack(numbers: Any, count: Any, bits: Any, words: Any, at: Any) -> Any:
-    """Append sorted numbers of 16 or 32 bits to the words; returns their end."""
-    in_word = 64 // bits
-    for first in range(0, count, in_word):
+def _write_key(s: Any, t: Any, size: Any, keys: Any, at: Any) -> Any:
+    """Write the key of the first variables in ``queue`` and clauses in ``ids`` to the words; returns its end.
+
+    The numbers of both come first. They tell which form follows, the shorter one: a bit for each variable and clause of
+    the formula, or sorted numbers of 16 or 32 bits.
+    """
+    variables, clauses = len(s.shown), len(s.satisfied)
+    t.words[at] = size | keys << 32
+    at += 1
+    bits = 16 if max(variables, clauses) <= 1 << 16 else 32
+    if bits * (size + keys) >= variables + clauses:
+        end = at + (variables + clauses + 63) // 64
+        for i in range(at, end):
+            t.words[i] = 0
+        for i in range(size + keys):
+            place = t.queue[i] if i < size else variables + t.ids[i - size]
+            t.words[at + (place >> 6)] |= np.int64(U64(1) << U64(place & 63))
+        return end
+    _sort(t.queue, size)
+    _sort(t.ids, keys)
+    for first in range(0, size + keys, 64 // bits):
         word = U64(0)
-        for i in range(first, min(count, first + in_word)):
-            word = (word << U64(bits)) | U64(numbers[i])
-        words[at] = np.int64(word)
+        for i in range(first, min(size + keys, first + 64 // bits)):
+            word = (word << U64(bits)) | U64(t.queue[i] if i < size else t.ids[i - size])
+        t.words[at] = np.int64(word)
         at += 1
     return at
 
@@ -144,20 +161,48 @@ def _cached(t: Any, cache: Any, hashed: Any, first: Any, end: Any) -> Any:
 
 
 @without_allocation
+def _is_true(s: Any, literal: Any) -> Any:
+    """Whether a literal is true, or has no value and is true in the latest model."""
+    return s.value[literal] > 0 or (s.value[literal] == 0 and s.saved[literal >> 1] == literal & 1)
+
+
+@without_allocation
+def _has_saved_model(s: Any, t: Any, size: Any) -> Any:
+    """Whether the latest model makes all clauses of the first variables in ``queue`` true."""
+    for i in range(size):
+        u = t.queue[i]
+        wrong = 2 * u + 1 - s.saved[u]
+        for j in range(s.pair_start[wrong], s.pair_start[wrong + 1]):
+            if not _is_true(s, s.pairs[j]):
+                return False
+        for j in range(s.occurs_start[u], s.occurs_start[u + 1]):
+            c = s.occurs[j]
+            is_true = s.value[s.satisfied[c]] > 0
+            k = s.start[c]
+            while not is_true and k < s.start[c + 1]:
+                is_true = _is_true(s, s.literals[k])
+                k += 1
+            if not is_true:
+                return False
+    return True
+
+
+@without_allocation
 def _keep_together(s: Any, t: Any, own: Any) -> Any:
     """Make one component, without a key, of the unassigned variables of one of which no variable counts.
 
-    Only whether it has a model matters. Without any unassigned variables, the assignment is saved.
+    Only whether it has a model matters. If the latest one is such, there is no component, and the assignment is saved.
     """
     new = s.num[COMPONENTS]
-    end = t.first_variable[new]
+    start = end = t.first_variable[new]
     for i in range(t.first_variable[own], t.first_variable[own + 1]):
         if s.value[2 * t.variables[i]] == 0:
-            t.variables[end] = t.variables[i]
+            t.variables[end] = t.queue[end - start] = t.variables[i]
             end += 1
-    if end == t.first_variable[new]:
+    if _has_saved_model(s, t, end - start):
         for v in range(len(s.saved)):
-            s.saved[v] = s.value[2 * v] < 0
+            if s.value[2 * v] != 0:
+                s.saved[v] = s.value[2 * v] < 0
         return
     t.has_shown[new] = 0
     t.first_variable[new + 1], t.first_word[new + 1] = end, t.first_word[new]
@@ -180,7 +225,6 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
         _keep_together(s, t, own)
         return
     num[STAMP] += 1
-    bits = 16 if max(len(s.shown), len(s.satisfied)) <= 1 << 16 else 32
     for i in range(t.first_variable[own], t.first_variable[own + 1]):
         v = t.variables[i]
         if s.value[2 * v] != 0:
@@ -196,13 +240,11 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
             for p in range(len(count)):
                 count[p] = times(r, p, count[p], r.total[v, p])
             continue
+        if not has_shown and _has_saved_model(s, t, size):
+            continue
         new = num[COMPONENTS]
-        _sort(t.queue, size)
-        _sort(t.ids, keys)
         first = t.first_word[new]
-        t.words[first] = size | keys << 32
-        end = _pack(t.queue, size, bits, t.words, first + 1)
-        end = _pack(t.ids, keys, bits, t.words, end)
+        end = _write_key(s, t, size, keys, first)
         state = U64(0)
         for j in range(first, end):
             state = _mixed(state, t.words[j])
