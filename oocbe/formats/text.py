@@ -220,6 +220,10 @@ class Text:
             )
         return self._data[start:end]
 
+    def between(self, first: int, last: int) -> bytes:
+        """Bytes from the first of a token to the last of another; none if the latter does not exist."""
+        return self._data[self.span(first)[0] : self.span(last)[1]] if last < len(self) else b""
+
     def shown(self, token: int) -> str:
         """A token for a message, quoted and cut to a reasonable length."""
         start, end = self.span(token)

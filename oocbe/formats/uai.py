@@ -34,6 +34,9 @@ EXACT_INTEGER = 2**53
 IMPOSSIBLE = -1e38
 """Logarithms up to here are those of zero, which no number is; toulbar2 takes them so."""
 
+SHARED_ENTRIES = 256
+"""Entries of a table, at most, that is made once for all factors with the same text: formulas have many."""
+
 KINDS = ("MARKOV", "BAYES")
 """Kinds of networks, as the first word names them."""
 
@@ -69,6 +72,7 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
         scope, cursor = _read_scope(text, cursor, number, count)
         scopes.append(scope)
     functions: list[Function] = []
+    tables: dict[tuple[bytes, tuple[int, ...]], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
     for number, scope in enumerate(scopes):
         entries = text.integer(cursor, f"the number of entries of factor {number}", low=0)
         shape = tuple(sizes[v] for v in scope)
@@ -76,6 +80,11 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
             raise text.error(
                 cursor, f"found {entries} entries, expected {math.prod(shape)} for factor {number}, {shape}"
             )
+        key = text.between(cursor + 1, cursor + entries) if 0 < entries <= SHARED_ENTRIES else b"", shape
+        if key[0] and key in tables:
+            functions.append(Function(scope, *tables[key]))
+            cursor += 1 + entries
+            continue
         values = text.floats(cursor + 1, entries, f"an entry of factor {number}")
         if semiring == MAX_PRODUCT and (values < 0).any():
             bad = cursor + 1 + int(np.argmax(values < 0))
@@ -85,7 +94,8 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
                 "logarithms is one of the format lg",
             )
         feasible = np.flatnonzero(values if semiring == MAX_PRODUCT else values > IMPOSSIBLE)
-        functions.append(Function(scope, tuples_at(feasible, shape), values[feasible]))
+        tables[key] = tuples_at(feasible, shape), values[feasible]
+        functions.append(Function(scope, *tables[key]))
         cursor += 1 + entries
     text.expect_end(cursor, f"the {factors} tables")
     variables = tuple(Variable(str(v), size) for v, size in enumerate(sizes))
@@ -94,7 +104,10 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
 
 def _read_scope(text: Text, cursor: int, number: int, count: int) -> tuple[tuple[int, ...], int]:
     arity = text.integer(cursor, f"the number of variables of factor {number}", 0, count)
-    scope = tuple(text.integer(cursor + 1 + i, f"a variable of factor {number}", 0, count - 1) for i in range(arity))
+    what = f"a variable of factor {number}"
+    scope = tuple(text.integers(cursor + 1, arity, what).tolist()) if cursor + arity < len(text) else (-1,)
+    if scope and not 0 <= min(scope) <= max(scope) < count:
+        scope = tuple(text.integer(cursor + 1 + i, what, 0, count - 1) for i in range(arity))
     if len(set(scope)) != arity:
         raise text.error(cursor, f"found a variable twice in scope {scope} of factor {number}, expected different ones")
     return scope, cursor + 1 + arity

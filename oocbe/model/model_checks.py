@@ -89,6 +89,8 @@ def as_array(what: str, values: object) -> NDArray[Any]:
 def as_values(what: str, values: ArrayLike) -> Values:
     """An array of int64 or float64 with exactly the given numbers (64-bit and shorter floats; infinite ones
     included)."""
+    if type(values) is np.ndarray and values.dtype in (np.int64, np.float64):
+        return values
     array = as_array(what, values)
     if isinstance(values, np.ndarray):
         listed = array.dtype.kind == "O"
@@ -108,6 +110,8 @@ def as_values(what: str, values: ArrayLike) -> Values:
 
 def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
     """An array of int64 with exactly the given integers; an empty one may have any type."""
+    if type(values) is np.ndarray and values.dtype == np.int64:
+        return values  # at once: problems have ten thousands of parts
     array = as_array(what, values)
     if array.size == 0:
         return array.astype(np.int64)

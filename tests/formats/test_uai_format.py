@@ -55,6 +55,16 @@ def test_meaning(tmp_path):
     assert problem.evaluate((1, 1, 0)) == 1 * 9
 
 
+def test_tables_with_the_same_text_share_their_rows_where_the_sizes_agree(tmp_path):
+    tables = "\n6\n0 1 2 3 4 5\n6 0 1 2 3 4 5\n6\n0 1 2 3 4 5\n"
+    problem = read_text(tmp_path, f"MARKOV 3 2 3 3\n3\n2 0 1\n2 1 0\n2 0 2\n{tables}")
+    first, turned, same = problem.functions
+    assert same.tuples is first.tuples and same.values is first.values
+    assert first.value_at((1, 0, 2)) == 3
+    assert turned.value_at((1, 0, 2)) == 1
+    assert same.value_at((1, 0, 2)) == 5
+
+
 def test_bayes_and_a_table_of_zeros(tmp_path):
     problem = read_text(tmp_path, "BAYES 1 2 1 1 0 2 0.0 0e5")
     assert problem.evaluate((0,)) is None
