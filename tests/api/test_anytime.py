@@ -275,8 +275,12 @@ def test_a_limit_before_any_work_leaves_an_estimate():
         oocbe.anytime("MMAP", problem)
 
 
+def unfinished(*arguments):
+    raise TimeLimitError
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed):
+def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed, monkeypatch):
     numbers = np.random.default_rng(seed)
     variables = tuple(oocbe.Variable(f"v{i}", 2) for i in range(8))
     functions = []
@@ -295,6 +299,11 @@ def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed):
     assert best.value == pytest.approx(math.log(exact) if exact > 0 else -math.inf, abs=1e-9)
     assert len(bounded) == (exact > 0)
     assert all(lower <= best.value for lower in bounded)
+    with monkeypatch.context() as patch:  # the preprocessing of many clauses takes all the time
+        patch.setattr("oocbe.api.tasks.clause_count.presolve", unfinished)
+        best = module._Best()
+        assert not module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), best)
+    assert (best.lower > -math.inf) == (exact > 0)
     mixed = problem.functions[8].values.copy()
     mixed[0] = 0.2
     other = oocbe.Function(problem.functions[8].scope, problem.functions[8].tuples, mixed)

@@ -28,7 +28,7 @@ from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, suppressed_limit
 
 PRESOLVE_SECONDS, PRESOLVE_SHARE = 60.0, 0.2
 """Time limit of preprocessing, in seconds, and as a share of the time that is left."""
@@ -58,12 +58,18 @@ def count_clauses(
         if formula is None:
             return None
         formula = _weighted(formula, weights, hidden)
-        presolved = presolve(formula, min(PRESOLVE_SECONDS, PRESOLVE_SHARE * deadline.remaining))
+        most = min(PRESOLVE_SECONDS, PRESOLVE_SHARE * deadline.remaining)
+        is_found = model_found is None
+        if model_found is not None:  # before the preprocessing, which takes longer for many clauses
+            with Deadline(most), suppressed_limit():
+                if is_found := _has_model(formula, options):
+                    model_found()
+        presolved = presolve(formula, most)
         reduced = problem_of(presolved.formula, problem.name)
         between = time.perf_counter()
         choice = _order(reduced, options, deadline)
         seconds = {"presolve": between - begin, "order": time.perf_counter() - between}
-        if model_found is not None and _has_model(presolved.formula, options):
+        if not is_found and model_found is not None and _has_model(presolved.formula, options):
             model_found()
         if eliminate is not None and choice is not None and choice.cost() <= tuning().searched_rows:
             found = eliminate(reduced, choice.order)
