@@ -58,6 +58,15 @@ def test_the_search_for_an_order_goes_on_until_the_tables_fit_the_memory(tune, m
     assert answer.QueryAnswer.of(grid(14)).seconds((), 8 << 20) < math.inf
 
 
+def test_estimates_count_the_cells_of_messages(tune):
+    expected = []
+    for cells in (0.0, 8.0):
+        tune(message_cells=cells, cell_seconds=1e-9)
+        own = answer.QueryAnswer.of(grid(6))
+        expected.append(own.seconds((), 1 << 30))
+    assert expected[1] - expected[0] == pytest.approx(8e-9 * sum(own.numbers(())[1]))
+
+
 @pytest.mark.parametrize("in_logarithms", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch, tune):
@@ -220,6 +229,7 @@ def test_passes_shared_by_threads_and_kernels_for_many_cells_agree_with_sums(see
     """Whatever way a clique goes, and wherever its tables lie along the inner loop."""
     random = np.random.default_rng(seed)
     monkeypatch.setattr(complete_tree, "SMALL_CELLS", 0 if seed % 2 else 1 << 15)
+    monkeypatch.setattr(complete_tree, "ARRANGED_CELLS", (0, 3, 1 << 30)[seed % 3])
     monkeypatch.setattr(complete_tree, "SHARED_CELLS", 1)
     monkeypatch.setenv("OOCBE_THREADS", "3")
     sizes = [int(n) for n in random.integers(2, 6, 6)]

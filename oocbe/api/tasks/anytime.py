@@ -44,7 +44,7 @@ from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimit
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
-from oocbe.junction_trees.query_elimination.complete_tree import table_bytes
+from oocbe.junction_trees.query_elimination.complete_tree import sent_cells, table_bytes
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, written_out
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
@@ -361,7 +361,7 @@ def _cut_set(
         cells = np.exp2(np.bincount(clusters, np.log2(left[members])))
         check_deadline()
         is_over = math.prod(sizes[v] for v in cut) > most_cases or (left == 1).all()
-        if is_over or table_bytes(cells, left[list(order)], parents) <= memory:
+        if is_over or table_bytes(cells, sent_cells(cells, left[list(order)], parents)) <= memory:
             return cut, float(cells.sum())
         cut.append(int(np.bincount(members, cells[clusters] * (1 - 1 / left[members])).argmax()))
         left[cut[-1]] = 1

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import ScopeGraph, Separators
 from oocbe.junction_trees.dense_factors import components, relevant
-from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree, table_bytes
+from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree, sent_cells, table_bytes
 from oocbe.junction_trees.query_elimination.factors import CaseFactors
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.settings.tuning import tuning
@@ -26,11 +26,13 @@ from oocbe.runtime.deadline import check_deadline, current
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """An elimination order, its separators, its cost in joined cells, and the bytes of the tables that it holds."""
+    """An elimination order, its separators, its cost in joined cells, the cells of its messages, and the bytes of the
+    tables that it holds."""
 
     order: tuple[int, ...]
     separators: tuple[tuple[int, ...], ...]
     cost: float
+    sent: float
     nbytes: float
 
 
@@ -72,8 +74,8 @@ class CasePlan:
 
     @property
     def cost(self) -> float:
-        """Joined cells of all groups, plus the overhead of their cliques."""
-        return sum(group.order.cost for group in self.groups)
+        """Joined cells of all groups, plus the overhead of their cliques and messages."""
+        return sum(group.order.cost + tuning().message_cells * group.order.sent for group in self.groups)
 
     @property
     def nbytes(self) -> float:
@@ -239,10 +241,11 @@ class _Orders:
         order = np.searchsorted(self._variables, order[np.isin(order, self._variables)])
         separators = graph.separators(order)
         cells = graph.joined_cells(order, separators)
-        cost = float(cells.sum()) + tuning().clique_cells * len(order)
         place, (starts, members) = np.argsort(order), separators
         parents = np.full(len(order), -1)
         parents[np.diff(starts) > 0] = place[members[starts[:-1][np.diff(starts) > 0]]]
-        nbytes = table_bytes(cells, self._sizes[order], parents)
+        cost = float(cells.sum()) + tuning().clique_cells * len(order)
+        messages = sent_cells(cells, self._sizes[order], parents)
         scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
-        return Order(tuple(self._variables[order].tolist()), tuple(scopes), cost, nbytes)
+        chosen, nbytes = tuple(self._variables[order].tolist()), table_bytes(cells, messages)
+        return Order(chosen, tuple(scopes), cost, float(messages.sum()), nbytes)
