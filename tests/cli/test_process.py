@@ -119,8 +119,9 @@ def test_closed_streams_change_no_exit_code_and_nothing_that_is_written(
     assert done.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == ("" if ">&-" in closed.split() else shown, "")
     assert made.read_text().startswith(head)
-    done = in_shell(closed, "inspect", str(tmp_path / "none.wcsp"))
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    if "2>&-" in closed:  # where there is no place for the message
+        done = in_shell(closed, "inspect", str(tmp_path / "none.wcsp"))
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
 
 
 def test_closed_standard_input_is_no_empty_file() -> None:
@@ -135,7 +136,7 @@ def test_output_that_cannot_be_written_is_named(wanted: str, small: str) -> None
     done = in_shell(">/dev/full", *arguments)
     assert done.returncode == 30
     assert done.stderr.startswith("oocbe: standard output: No space left on device")
-    if wanted == "solve":  # prints as inspect does, and takes longer
+    if wanted in ("solve", "--version"):  # print as inspect and --help do
         return
     assert in_shell("2>/dev/full", *arguments).returncode == 0
     done = in_shell("1</dev/null", *arguments)

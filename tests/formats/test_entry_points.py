@@ -7,8 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from oocbe.errors import UsageError
+from oocbe.formats import registry
+from oocbe.formats.registry import Format, formats
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-format.md"
 
@@ -54,14 +59,12 @@ def test_an_entry_point_that_is_no_format_is_named(package):
 
 
 @pytest.mark.parametrize("name", ["PAIRS", "csv", "yml", "wcsp"])
-def test_a_format_with_a_name_that_is_no_suffix_of_its_own_is_refused(package, name):
+def test_a_format_with_a_name_that_is_no_suffix_of_its_own_is_refused(monkeypatch, name):
     """It would never be found by the suffix of a file."""
-    folder = package("PAIRS")
-    with (folder / "their_formats.py").open("a") as file:
-        file.write(f'\nPAIRS = Format("{name}", "costs", parse, render)\n')
-    done = run(folder, "convert", "costs.pairs", "costs.cfn")
-    assert done.returncode == 2
-    assert "no Format with a name of its own, in lower case" in done.stderr
+    theirs = SimpleNamespace(name="pairs", value="their_formats:PAIRS", load=lambda: Format(name, "costs", str))
+    monkeypatch.setattr(registry, "entry_points", lambda group: [theirs])
+    with pytest.raises(UsageError, match="no Format with a name of its own, in lower case"):
+        formats.__wrapped__()
 
 
 def test_a_malformed_file_is_named_with_its_line(package):
