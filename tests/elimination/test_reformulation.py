@@ -73,7 +73,7 @@ def test_assignments_have_their_values_in_the_original(make):
 
 def test_counts_skip_entries_that_change_them():
     skipped = 0
-    for seed in range(examples(60)):
+    for seed in range(examples(32)):
         problem = costly_photographs(seed).below(None)
         kept, lost = (presolved(Stack(problem, keeps_counts=keeps), AUTO) for keeps in (True, False))
         assert all(entry.keeps_counts for entry in kept.entries)
