@@ -41,8 +41,8 @@ def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_module_runs_and_no_command_is_wrong_use() -> None:
     assert "Commands:" in call("--help").stdout
     assert call().returncode == 2
-    done = call("solve")
-    assert (done.returncode, done.stdout) == (2, "")
+    done = CliRunner().invoke(app, ["solve"])
+    assert (done.exit_code, done.stdout) == (2, "")
 
 
 def test_an_unknown_environment_variable_is_refused() -> None:
@@ -53,8 +53,8 @@ def test_an_unknown_environment_variable_is_refused() -> None:
 
 def test_malformed_input_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "bad.spot").write_text("2\n0 1 1 13 0\n")
-    done = call("solve", str(tmp_path / "bad.spot"))
-    assert (done.returncode, done.stdout) == (2, "")
+    done = CliRunner().invoke(app, ["solve", str(tmp_path / "bad.spot")])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "bad.spot, line" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -277,8 +277,8 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["solve", DAILY, "--workdir", work])
     assert refused.exit_code == 2
     assert "60 published messages; continue it with --resume" in refused.stderr
-    resumed = call("solve", DAILY, "--workdir", work, "--resume")
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = CliRunner().invoke(app, ["solve", DAILY, "--workdir", work, "--resume"])
+    assert resumed.exit_code == 0, resumed.stderr
     assert "optimum          2112" in resumed.stdout
     assert "resumed: 60 messages" in resumed.stdout
     assert CliRunner().invoke(app, ["solve", DAILY, "--resume"]).exit_code == 2
