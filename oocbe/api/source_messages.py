@@ -155,11 +155,10 @@ class Reading:
     beside: Sequence[str]
     messages: list[Message] = field(default_factory=list)
 
-    @cached_property
+    @property
     def rows(self) -> float:
         """Rows of the source, infinite if they are not known."""
-        found = self.source.rows
-        return np.inf if found is None else found
+        return np.inf if self.source.rows is None else self.source.rows
 
     @cached_property
     def combines(self) -> bool:

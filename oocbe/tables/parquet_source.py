@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -174,7 +175,7 @@ class ColumnSource:
         """Names of the columns in the table."""
         return [*self.columns, *self.keys]
 
-    @property
+    @cached_property  # of many files, it reads the end of each
     def rows(self) -> int | None:
         """Number of rows, with missing entries, too; None if it is not known before they are read."""
         if isinstance(self.data, Held):
@@ -253,17 +254,18 @@ class ColumnSource:
 
     def _present(self, batch: Any, first: int) -> Any:
         """A batch without rows with missing entries; first : number of its first row."""
+        views = pyarrow().types.is_string_view  # Arrow selects no rows of them
+        columns = [column.cast("string") if views(column.type) else column for column in batch.columns]
+        batch = pyarrow().record_batch(columns, names=batch.schema.names)
         if self.drop_nulls:  # all batches alike: their types stay equal
-            views = pyarrow().types.is_string_view  # Arrow drops none of them
-            columns = [column.cast("string") if views(column.type) else column for column in batch.columns]
-            return pyarrow().record_batch(columns, names=batch.schema.names).drop_null()
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            return batch.drop_null()
+        for name, column in zip(batch.schema.names, columns, strict=True):
             refuse_nulls(name, column, self.what, first)
         return batch
 
-    def whole(self, names: Sequence[str], beside: Sequence[str] = ()) -> Any:
-        """All rows of some columns as a pyarrow.Table; ``beside`` and errors as for :meth:`batches`."""
-        batches = list(self.batches(names, beside=beside))
+    def whole(self, names: Sequence[str]) -> Any:
+        """All rows of some columns as a pyarrow.Table; errors as for :meth:`batches`."""
+        batches = list(self.batches(names))
         if not batches:
             return pyarrow().schema([(name, self.type_of(name)) for name in names]).empty_table()
         return pyarrow().Table.from_batches(batches)

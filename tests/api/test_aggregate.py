@@ -89,14 +89,16 @@ def test_groups_are_those_of_the_join(shape, kind, tmp_path):
 @pytest.mark.parametrize("cells", [0, 5, 30])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_groups_do_not_depend_on_which_sources_send_messages(shape, cells, monkeypatch):
+    pl = pytest.importorskip("polars")
     monkeypatch.setattr("oocbe.api.source_messages.MESSAGE_CELLS", cells)
     monkeypatch.setattr("oocbe.api.source_messages.CELLS_A_ROW", 0)
     random = np.random.default_rng(cells)
     scopes, letters = SHAPES[shape], sorted(set("".join(SHAPES[shape])))
     for aggregate, combine in [("max", "sum"), ("min", "sum"), ("sum", "product"), ("count", "product")]:
-        sources = frames(random, scopes, 14, "integers")
-        group_by = [str(name) for name in random.permutation(letters)[: random.integers(0, 3)]]
-        found = oocbe.aggregate(*sources, group_by=group_by, aggregate=aggregate)
+        sources = frames(random, scopes, *((4, "text") if cells == 5 else (14, "integers")))
+        group_by = [str(name) for name in random.permutation(letters)[: random.integers(cells == 5, 3)]]
+        given = [pl.from_pandas(source) for source in sources]  # text of views, of which Arrow selects no rows
+        found = oocbe.aggregate(*given, group_by=group_by, aggregate=aggregate)
         assert found_in(found, group_by) == expected(sources, group_by, aggregate, combine)
 
 
