@@ -44,6 +44,9 @@ MESSAGE_CELLS, CELLS_A_ROW = 1 << 22, 8
 CELL_BYTES = 17
 """Bytes of a cell: its value, twice while it is converted, and whether it has one."""
 
+MOST_SUM = 2.0**63 - 2.0**43
+"""Sum of absolute integers at most, in floats: these round, by less than 2^43 for a billion batches."""
+
 
 class Message:
     """Marginals of values for each combination of some columns.
@@ -82,7 +85,8 @@ class Message:
             self._total += float(np.abs(values.astype(np.float64)).sum())
             _check_sum(self._total, what)
         places = self._places(columns, len(values))
-        self._semiring.marginalise.at(self.values, places, values.astype(self.values.dtype, copy=False))
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite sums are refused where they are used
+            self._semiring.marginalise.at(self.values, places, values.astype(self.values.dtype, copy=False))
         self.is_there[places] = True
 
     @cached_property
@@ -169,10 +173,12 @@ class Reading:
         return not (is_decimal and self.semiring == SUM_PRODUCT)
 
     def fits(self, names: Sequence[str], *receivers: Reading) -> bool:
-        """Whether a message over some columns fits its share of the memory, and has few cells for the rows read."""
+        """Whether a message over some columns fits its share of the memory, beside the messages to its source and
+        receivers, and has few cells for the rows read."""
         cells, rows = self.layout.select(names).complete_rows, max(own.rows for own in (self, *receivers))
         most = MESSAGE_CELLS if rows == np.inf else max(MESSAGE_CELLS, CELLS_A_ROW * rows)
-        return self.combines and cells <= min(most, self.most // CELL_BYTES)
+        held = sum(len(message.values) for own in (self, *receivers) for message in own.messages)
+        return self.combines and cells <= min(most, self.most // CELL_BYTES - held)
 
     @property
     def _what(self) -> str:
@@ -302,7 +308,7 @@ class Reading:
 
 
 def _check_sum(total: float, what: str) -> None:
-    if total >= 2.0**63:
+    if total > MOST_SUM:
         raise ValueRangeError(f"{what}: sums may leave 64-bit integers; cast it to float64")
 
 
@@ -340,6 +346,7 @@ def reduced(
         with span(READER, "read source") as timed:
             made: Any = reading.table(names, partial(folder, number)) if to is None else reading.message(names)
             timed.note(rows=made.rows)
+        reading.messages.clear()  # they take memory
         if explain:
             sent = "" if to is None else f", sent to {to.label}"
             keys = f"  {reading.label}: {made.rows:,} keys ({' '.join(names)})"

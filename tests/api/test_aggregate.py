@@ -7,6 +7,7 @@ import gzip
 import lzma
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.api.aggregation import SOURCE_SHARE
+from oocbe.api.source_messages import CELL_BYTES
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
 
@@ -113,10 +116,27 @@ def test_values_that_leave_their_range_are_refused_while_sources_send_messages()
     ):
         with pytest.raises(ValueRangeError, match=r"64-bit integers|outside the range of float64"):
             oocbe.aggregate(*sources, group_by=["g"], aggregate=how, values="v")
+    parts = [pa.table({"k": [0], "v": [value]}) for value in (2**63 - 1024, *[500] * 4)]  # floats round each sum down
+    with pytest.raises(ValueRangeError, match="may leave 64-bit integers"):
+        oocbe.aggregate(pa.concat_tables(parts), group_by=["k"], aggregate="sum", values="v")
+    large = pa.table({"k": [0, 0, 1], "v": [1e308, 1e308, 0.0]})
+    with warnings.catch_warnings(), pytest.raises(ValueRangeError, match="a sum is inf"):
+        warnings.simplefilter("error")
+        oocbe.aggregate(large, group_by=["k"], aggregate="sum", values="v")
     short = pa.table({"k": pa.array([0, 1], pa.int32()), "v": pa.array([2**31 - 1, 1], pa.int32())})
     found = oocbe.aggregate(short, short, group_by=[], values="v")
     assert found.to_dict() == {(): 2**32 - 2}
     assert oocbe.aggregate(short, group_by=["k"], values="v").dtype == np.int32
+
+
+@pytest.mark.parametrize(("scopes", "sent"), [(("abc", "a", "b", "c"), 2), (("a", "ab", "bc", "c"), 3)])
+def test_messages_that_wait_share_the_memory(scopes, sent):
+    """Three to one source have more cells than its share; in a chain, two wait at a time."""
+    size = int(0.45 * 2**24 * SOURCE_SHARE / CELL_BYTES)
+    sources = [pa.table(dict.fromkeys(scope, pa.array([0, size - 1]))) for scope in scopes]
+    lines: list[str] = []
+    found = oocbe.aggregate(*sources, group_by=[], aggregate="count", values=None, memory=2**24, explain=lines.append)
+    assert found.to_dict() == {(): 2} and sum("sent to" in line for line in lines) == sent
 
 
 def test_a_join_without_cycles_loads_no_compiled_loop(tmp_path):
