@@ -49,8 +49,8 @@ class Held(Columns):
         return self.data.schema
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """As they are, of any number of rows."""
-        yield from self.data.select(columns).to_batches()
+        """Parts of its chunks."""
+        yield from self.data.select(columns).to_batches(rows)
 
 
 @dataclass(frozen=True)
