@@ -5,8 +5,9 @@ It sends that source a message: for each combination of these columns, the margi
 Khamis, Ngo and Rudra 2016). The other source combines its rows with the message while it reads them, and drops those
 without a partner. Of a join without cycles, one source remains. No row is sorted then, and no compiled loop is loaded.
 
-A message is an array with a cell for each combination. A source with too many combinations for that is reduced to its
-keys by Arrow's grouping, or by the operators if these exceed their share of the memory.
+A message is an array with a cell for each combination; of too many combinations, only those of rows are kept, sorted. A
+source with too many rows for that is reduced to its keys by Arrow's grouping, or by the operators if these exceed their
+share of the memory.
 """
 
 from __future__ import annotations
@@ -47,23 +48,30 @@ CELL_BYTES = 17
 MOST_SUM = 2.0**63 - 2.0**43
 """Sum of absolute integers at most, in floats: these round, by less than 2^43 for a billion batches."""
 
+SORTED_BYTES = 40
+"""Bytes of a row whose combination is sorted: the combination and the value, twice, and its place in the order."""
+
 
 class Message:
     """Marginals of values for each combination of some columns.
 
     layout : of the columns. values : int64, float32 or float64 (cells,), in the order of the layout's keys.
-    is_there : bool (cells,), whether a row has the combination.
+    is_there : bool (cells,), whether a row has the combination. cells : numbers of the combinations that are kept,
+    int64 (cells,), ascending; None: all of them.
     """
 
-    def __init__(self, layout: Layout, semiring: Semiring, dtype: np.dtype[Any]) -> None:
+    cells: NDArray[np.int64] | None = None
+
+    def __init__(self, layout: Layout, semiring: Semiring, dtype: np.dtype[Any], is_dense: bool) -> None:
         self.layout, self._semiring = layout, semiring
         self._is_short, is_sum = dtype == np.int32, semiring.marginalisation is Marginalisation.SUM
         wide = np.dtype(np.int64) if dtype.kind == "i" else np.dtype(np.float64) if is_sum else dtype
         least, greatest = (np.iinfo(wide).min, np.iinfo(wide).max) if wide.kind == "i" else (-np.inf, np.inf)
         first = 0 if is_sum else greatest if semiring.marginalisation is Marginalisation.MIN else least
-        self.values = np.full(layout.complete_rows, first, dtype=wide)
-        self.is_there = np.zeros(layout.complete_rows, dtype=np.bool_)
+        self.values = np.full(layout.complete_rows if is_dense else 0, first, dtype=wide)
+        self.is_there = np.zeros(len(self.values), dtype=np.bool_)
         self._total = 0.0
+        self._parts: list[tuple[NDArray[np.int64], NDArray[Any]]] | None = None if is_dense else []
 
     def _places(self, columns: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.intp]:
         """Cell of each row, of value indices (rows,) by column."""
@@ -84,10 +92,26 @@ class Message:
         if is_sum and values.dtype.kind == "i":
             self._total += float(np.abs(values.astype(np.float64)).sum())
             _check_sum(self._total, what)
-        places = self._places(columns, len(values))
+        places, values = self._places(columns, len(values)), values.astype(self.values.dtype, copy=False)
+        if self._parts is not None:
+            self._parts.append((places, values))
+            return
         with np.errstate(over="ignore", invalid="ignore"):  # infinite sums are refused where they are used
-            self._semiring.marginalise.at(self.values, places, values.astype(self.values.dtype, copy=False))
+            self._semiring.marginalise.at(self.values, places, values)
         self.is_there[places] = True
+
+    def close(self) -> None:
+        """Sort the combinations that are kept; no row may be added afterwards."""
+        if self._parts is None:
+            return
+        cells = np.concatenate([np.empty(0, dtype=np.int64), *(part[0] for part in self._parts)])
+        values = np.concatenate([self.values, *(part[1] for part in self._parts)])
+        self._parts, order = None, np.argsort(cells)
+        cells, values = cells[order], values[order]
+        begins = np.flatnonzero(np.diff(cells, prepend=-1))
+        self.cells, self.is_there = cells[begins], np.ones(len(begins), dtype=np.bool_)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.values = self._semiring.marginalise.reduceat(values, begins) if len(begins) else values
 
     @cached_property
     def _extent(self) -> NDArray[Any]:
@@ -107,7 +131,11 @@ class Message:
         from oocbe.algebra.ranges import joined_dtype
 
         places = self._places(columns, len(values))
-        is_there = self.is_there.take(places)
+        if self.cells is None or not len(self.cells):
+            is_there = self.is_there.take(places) if len(self.is_there) else np.zeros(len(places), dtype=np.bool_)
+        else:
+            wanted, places = places, np.searchsorted(self.cells[:-1], places)
+            is_there = self.cells[places] == wanted
         has_all = bool(is_there.all())
         if not has_all:
             columns = {name: own[is_there] for name, own in columns.items()}
@@ -130,11 +158,11 @@ class Message:
 
     def table(self) -> Table:
         """The cells that have a value, as a sorted table."""
-        cells = np.flatnonzero(self.is_there)
+        cells = np.flatnonzero(self.is_there) if self.cells is None else self.cells
         columns, rest = np.empty((len(cells), len(self.layout.scope)), dtype=np.int64, order="F"), cells
         for place, size in enumerate(self.layout.sizes):
             rest, columns[:, place] = np.divmod(rest, size) if place + 1 < len(self.layout.sizes) else (rest, rest)
-        values = self.values[cells].astype(self._extent.dtype, copy=False)
+        values = self.values[self.is_there].astype(self._extent.dtype, copy=False)
         if strange := strange_number(values, self._semiring):
             raise ValueRangeError(f"a sum is {strange}, outside the range of {values.dtype}; scale the values down")
         return Table(self.layout, self.layout.pack(columns), values, self._semiring, is_sorted=True)
@@ -173,26 +201,37 @@ class Reading:
         return not (is_decimal and self.semiring == SUM_PRODUCT)
 
     def fits(self, names: Sequence[str], *receivers: Reading) -> bool:
-        """Whether a message over some columns fits its share of the memory, beside the messages to its source and
-        receivers, and has few cells for the rows read."""
+        """Whether a message over some columns certainly fits its share of the memory, beside the messages to its source
+        and receivers."""
+        can_sort = self.layout.select(names).complete_rows < 1 << 62
+        can_sort = can_sort and SORTED_BYTES * self.rows <= self.most - self._held(*receivers)
+        return self.combines and (can_sort or self._is_dense(names, *receivers))
+
+    def _is_dense(self, names: Sequence[str], *receivers: Reading) -> bool:
+        """Whether all cells fit the share of the memory, and are few for the rows that are read."""
         cells, rows = self.layout.select(names).complete_rows, max(own.rows for own in (self, *receivers))
         most = MESSAGE_CELLS if rows == np.inf else max(MESSAGE_CELLS, CELLS_A_ROW * rows)
-        held = sum(len(message.values) for own in (self, *receivers) for message in own.messages)
-        return self.combines and cells <= min(most, self.most // CELL_BYTES - held)
+        return cells <= min(most, (self.most - self._held(*receivers)) // CELL_BYTES)
+
+    def _held(self, *receivers: Reading) -> int:
+        """Bytes of the messages to this source and its receivers."""
+        return CELL_BYTES * sum(len(message.values) for own in (self, *receivers) for message in own.messages)
 
     @property
     def _what(self) -> str:
         return f"{self.source.what}: column {self.value}"
 
-    def message(self, names: Sequence[str]) -> Message:
+    def message(self, names: Sequence[str], *receivers: Reading) -> Message:
         """The marginals for each combination of some columns."""
-        made, first = None, 0
+        made, first, layout, is_dense = None, 0, self.layout.select(names), self._is_dense(names, *receivers)
         for batch in self._batches(names):
             columns, values, _ = self._combined(batch, names, first)
-            made = made or Message(self.layout.select(names), self.semiring, values.dtype)
+            made = made or Message(layout, self.semiring, values.dtype, is_dense)
             made.add(columns, values, self._what)
             first += batch.num_rows
-        return made or Message(self.layout.select(names), self.semiring, self._dtype)
+        made = made or Message(layout, self.semiring, self._dtype, is_dense)
+        made.close()
+        return made
 
     @property
     def _dtype(self) -> np.dtype[Any]:
@@ -344,7 +383,7 @@ def reduced(
     def read(reading: Reading, number: int, to: Reading | None) -> Any:
         begin, names = perf_counter(), needed(reading)
         with span(READER, "read source") as timed:
-            made: Any = reading.table(names, partial(folder, number)) if to is None else reading.message(names)
+            made: Any = reading.table(names, partial(folder, number)) if to is None else reading.message(names, to)
             timed.note(rows=made.rows)
         reading.messages.clear()  # they take memory
         if explain:

@@ -89,11 +89,12 @@ def test_groups_are_those_of_the_join(shape, kind, tmp_path):
         assert found_in(stored.to_table(), group_by) == wanted
 
 
-@pytest.mark.parametrize("cells", [0, 5, 30])
+@pytest.mark.parametrize(("cells", "row_bytes"), [(0, 40), (5, 40), (0, 1 << 60), (5, 1 << 60)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_groups_do_not_depend_on_which_sources_send_messages(shape, cells, monkeypatch):
+def test_groups_do_not_depend_on_which_sources_send_messages(shape, cells, row_bytes, monkeypatch):
     pl = pytest.importorskip("polars")
     monkeypatch.setattr("oocbe.api.source_messages.MESSAGE_CELLS", cells)
+    monkeypatch.setattr("oocbe.api.source_messages.SORTED_BYTES", row_bytes)
     monkeypatch.setattr("oocbe.api.source_messages.CELLS_A_ROW", 0)
     random = np.random.default_rng(cells)
     scopes, letters = SHAPES[shape], sorted(set("".join(SHAPES[shape])))
