@@ -78,11 +78,12 @@ class Query(Columns):
         yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
 
 
-def opened(source: Any, texts: Iterable[str] = ()) -> Any:
+def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
-    Empty cells are missing entries, of text, too; ``NULL``, ``NA`` and ``nan`` are so where no file of the source has
-    text. The files of a list or a pattern (``sales-*.csv``) are one source. texts : columns of text in other files.
+    Empty cells are missing entries, of text, too; ``NULL``, ``NA`` and ``nan`` are so beside numbers only. The files of
+    a list or a pattern (``sales-*.csv``) are one source. texts : columns of text. is_part : other files of the source
+    decide about a column of nothing else.
     Raises UsageError: no such file; FormatError: a damaged one; ModelError: files with other columns than the first.
     """
     own = type(source)  # a frame of pandas has its columns as attributes
@@ -100,8 +101,9 @@ def opened(source: Any, texts: Iterable[str] = ()) -> Any:
     if not kinds or len(kinds) < len(names):
         return source if names == [source] else names
     if len(names) > 1:
-        parts, kinds = [opened(name).data for name in names], pyarrow().types
-        texts = {field.name for part in parts for field in part.schema if kinds.is_string(field.type)}
+        parts, kinds = [opened(name, is_part=True).data for name in names], pyarrow().types
+        untyped = set.intersection(*({f.name for f in part.schema if kinds.is_null(f.type)} for part in parts))
+        texts = untyped | {field.name for part in parts for field in part.schema if kinds.is_string(field.type)}
         for place, part in enumerate(parts):
             if any(field.name in texts and kinds.is_null(field.type) for field in part.schema):
                 parts[place] = opened(names[place], texts).data
@@ -125,9 +127,14 @@ def opened(source: Any, texts: Iterable[str] = ()) -> Any:
             data = csv.read_csv(given, parse_options=parsed, convert_options=types)
     except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
         raise FormatError(source, None, str(error)) from None
+    untyped = {field.name for field in data.schema if pyarrow().types.is_null(field.type)}
+    if untyped and data.num_rows and not is_part:
+        return opened(source, untyped | set(texts))
     for place, column in enumerate(data.columns):
         if pyarrow().types.is_binary(column.type):
             raise FormatError(source, None, f"column {data.column_names[place]} is no UTF-8; convert the file (iconv)")
         if pyarrow().types.is_string(column.type) and compute.any(empty := compute.equal(column, "")).as_py():
-            data = data.set_column(place, data.column_names[place], compute.if_else(empty, None, column))
+            has_text = not compute.all(empty).as_py()
+            left = compute.if_else(empty, None, column) if has_text else pyarrow().nulls(len(column))
+            data = data.set_column(place, data.column_names[place], left)
     return Held(data, str(source))

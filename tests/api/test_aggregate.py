@@ -596,14 +596,17 @@ def test_files_of_the_same_columns_are_joined_with_a_warning(tmp_path, caplog):
 
 
 def test_a_spelling_of_nothing_is_text_in_each_csv_file_of_a_source_with_text(tmp_path):
-    """It was missing in a file with nothing else, and text in the others."""
+    """It was missing in a file or a source with nothing else, and text in the others."""
     (tmp_path / "part-1.csv").write_text("shop,gain\nNULL,1\n,2\n")
     (tmp_path / "part-2.csv").write_text("shop,gain\na,4\nNULL,NA\nNULL,8\n")
     asked = {"group_by": ["shop"], "aggregate": {"gain": ("max", "gain")}, "drop_nulls": True}
     found = oocbe.aggregate(str(tmp_path / "part-*.csv"), **asked)
     assert found.to_pylist() == [{"shop": "NULL", "gain": 8}, {"shop": "a", "gain": 4}]
-    assert oocbe.aggregate(str(tmp_path / "part-1.csv"), **asked).num_rows == 0
-    with pytest.raises(ModelError, match=r"part-1.csv: column shop, row 0 .*--drop-nulls"):
+    (tmp_path / "none.csv").write_text("shop,gain\na,\n")
+    assert oocbe.aggregate(str(tmp_path / "none.csv"), **asked).num_rows == 0
+    for source in (str(tmp_path / "part-1.csv"), [str(tmp_path / "part-1.csv")] * 2):
+        assert oocbe.aggregate(source, **asked).to_pylist() == [{"shop": "NULL", "gain": 1}]
+    with pytest.raises(ModelError, match=r"part-1.csv: column shop, row 1 .*--drop-nulls"):
         oocbe.aggregate(str(tmp_path / "part-1.csv"), **{**asked, "drop_nulls": False})
 
 
