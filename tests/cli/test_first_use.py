@@ -133,7 +133,7 @@ check(True)
 COMPILES = """
 from oocbe.kernels.cpu import signatures
 
-some = signatures.listed(True)[:2]
+some = [loop for loop in signatures.listed() if loop[1] == "log_sum_exp"][:2]  # short ones
 signatures.listed = lambda is_quick: some
 lines = []
 print(signatures.compile_listed(False, 2, lines.append)[0], signatures.compile_listed(False, 2, lines.append)[0], lines)
