@@ -149,6 +149,15 @@ class Reduction:
         cliques = len(self.tables.problem.sizes) - len(self.variables)
         return (*(values[v] for v in self.variables), *[-1] * cliques)
 
+    def left_of(self, is_left: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
+        """Which values of the remaining variables are left, given those of all variables; of cliques all are."""
+        own = [*is_left] if self.before is None else self.before.left_of(is_left)
+        for step in self.steps:
+            if isinstance(step, Removal):
+                own[step.variable] = own[step.variable][step.kept]
+        cliques = self.tables.problem.sizes[len(self.variables) :]
+        return [*(own[v] for v in self.variables), *(np.ones(size, dtype=np.bool_) for size in cliques)]
+
 
 def reduced(tables: ScopeTables, kept: Sequence[NDArray[np.int64]] = ()) -> Reduction:
     """Eliminate variables while tables do not grow (smallest result first), and remove values. At least one variable

@@ -39,7 +39,7 @@ from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.incumbent_search import IncumbentSearch
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.portfolio import FIRST_SECONDS, TERMS
+from oocbe.search.portfolio import FIRST_SECONDS, HEAD_START, TERMS
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics, SubSolver
@@ -133,8 +133,8 @@ LAST_BOUND_SECONDS = 0.5
 """Time limit, in seconds, of a last bound if the deadline came before any bound."""
 
 ELIMINATION_SECONDS = 2.0
-"""Expected time of an elimination below a threshold, in seconds, if the root bound is below that of the searches:
-of rosters and protein designs it took 2 to 9 s, and gained nothing."""
+"""Expected time of an elimination below a threshold, in seconds, if the root bound is below that of the searches, or
+comes early: of rosters and protein designs it took 2 to 9 s, of Latin squares 3 to 5 s, and gained nothing."""
 
 _END = object()
 
@@ -221,7 +221,8 @@ class BoundedSolve(SubSolver):
         after = searches.first_seconds
         # The first linear program of a large photograph problem takes a second, that of a choice of warehouses a tenth.
         first_step = FIRST_SECONDS if searches.waits_for_bounds and not searches.form.is_supply else 0.0
-        begin = 0.0 if searches.waits_for_bounds else after
+        # The first bound of unary costs takes half a second, and its reduced costs exclude values from the searches.
+        begin = 0.0 if searches.waits_for_bounds else min(after, HEAD_START) if searches.form.is_unary else after
         portfolio.add("bounds", self, replace(TERMS["bounds"], after=begin, first_step=first_step))
         portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
         if self._options.bounds == "auto":
@@ -241,12 +242,16 @@ class BoundedSolve(SubSolver):
     def _all_rounds(self) -> Generator[None]:
         """Compute the root bound, then search below rising thresholds."""
         known, options = self._known, self._options
-        _load_relaxation()
+        import oocbe.bounds.bounds
+
+        with suppress(ImportError):  # outside the time limit of the bounds, which report that HiGHS is missing
+            import oocbe.bounds.relaxation  # noqa: F401
         most = options.bound_seconds if self._searches.waits_for_bounds else min(options.bound_seconds, self._left)
         most = self._plain.root_seconds(most)
         whole, sources = Scope(Stack(self._problem)), self._sources(self._problem, math.inf)
         while True:
             whole = self._bound(whole, math.inf, min(most - self.statistics.seconds["bounds"], self._left), sources)
+            known.source = whole.source
             self._engine.deadline.check_requested()
             if not known.is_near_enough:
                 begin = working_time()
@@ -254,7 +259,8 @@ class BoundedSolve(SubSolver):
                 self.seconds -= working_time() - begin  # time of the searches, which join now
             is_over = sources.is_over or known.is_near_enough or self.statistics.seconds["bounds"] >= most
             assert whole.source is not None and known.lower is not None
-            if is_over and whole.source.root < known.lower and not self._searches.waits_for_bounds:
+            is_late = whole.source.root < known.lower or self._searches.form.is_unary
+            if is_over and is_late and not self._searches.waits_for_bounds:
                 self._next_seconds = ELIMINATION_SECONDS
             yield
             if is_over:
@@ -395,27 +401,22 @@ class BoundedSolve(SubSolver):
 
     def _race(self, scope: Scope, choices: list[OrderChoice], threshold: int | float, cap: int) -> RaceWinner | None:
         """Run a round of a race below a threshold, with at most ``cap`` rows a message; None if it is given up."""
-        assert scope.source is not None
-        problem = scope.problem.below(threshold)
+        problem, source = scope.problem.below(threshold), scope.source
+        assert source is not None
         # Rows kept by dominance may violate a constraint that elimination leaves out but bounds use.
         fixed = (self._options.dominance and not left_out(problem), self._run, self._engine)
-        start = self._starter(scope, threshold, cap)
-        race = Race(problem, problem.semiring, choices, *fixed, scope.source)
+
+        def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
+            if self._run.keeps_messages:
+                self._keep(None, RunningOrder(scope.removals, threshold, choice.order, cap))
+            return self._start(scope.problem, choice, source.why)
+
+        race = Race(problem, problem.semiring, choices, *fixed, source)
         for attempt in race.round(cap):
             with attempt:
                 attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=problem.semiring.selects)
         self.statistics.attempts += race.attempts
         return race.winner
-
-    def _starter(
-        self, scope: Scope, threshold: int | float, cap: int
-    ) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
-        def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
-            if self._run.keeps_messages:
-                self._keep(None, RunningOrder(scope.removals, threshold, choice.order, cap))
-            return self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
-
-        return start
 
     def _conclude(self, winner: RaceWinner, scope: Scope, threshold: int | float) -> None:
         """Take the result of a finished run."""
@@ -493,14 +494,6 @@ class BoundedSolve(SubSolver):
             source = scope.source
         self.statistics.seconds["bounds"] += working_time() - begin
         return replace(scope, source=source)
-
-
-def _load_relaxation() -> None:
-    """Load the modules of the bounds outside their time limit: the LP solver's library takes a while."""
-    import oocbe.bounds.bounds
-
-    with suppress(ImportError):  # without HiGHS there is no linear program; the bounds report it
-        import oocbe.bounds.relaxation  # noqa: F401
 
 
 WIDER = 8

@@ -15,7 +15,8 @@ decomposition for weighted CSP*). Path ends are counted, not nodes, as assignmen
 all open nodes is a lower bound on the optimum.
 
 A search that takes long solves the linear program of its root (:mod:`oocbe.search.root_program`), from whose costs all
-nodes of the heap go on.
+nodes of the heap go on. Values that the reduced costs of another relaxation exclude below the incumbent leave the root,
+and with it all nodes that go on from there (*reduced cost fixing*).
 
 Any thread can search nodes of the heap: after a tenth of a second all threads do
 (:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open. A node is stored as its
@@ -55,6 +56,7 @@ from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import SubSolver
 
 if TYPE_CHECKING:
+    from oocbe.elimination.row_pruning.row_bounds import BoundSource
     from oocbe.search.root_program import RootProgram
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
@@ -110,6 +112,7 @@ class DepthSearch(SubSolver):
         self._workers: list[Worker] = []
         self._program: RootProgram | None = None
         self._program_after = math.inf
+        self._source: BoundSource | None = None
 
     @property
     def nodes(self) -> int:  # type: ignore[override]
@@ -272,11 +275,26 @@ class DepthSearch(SubSolver):
         return self._root()
 
     def _root_below(self) -> None:
-        """Recompute the root below the incumbent if that is better; running nodes are unchanged."""
-        shared = self.shared
+        """Recompute the root below the incumbent if that is better, or if a relaxation excludes values of the root that
+        are left; running nodes are unchanged."""
+        known, shared = self._known, self.shared
         assert shared is not None
-        if shared.open.least < shared.upper < shared.root.threshold:
+        root = shared.root
+        is_narrower = known.source is not self._source and self._excluded(root)[root.state < REMOVED].any()
+        if shared.open.least < shared.upper and (is_narrower or shared.upper < root.threshold):
             self._root()
+
+    def _excluded(self, root: Root) -> NDArray[np.bool_]:
+        """The values, in the order of a state, that the known relaxation excludes below a root's threshold."""
+        excluded, source = np.zeros(len(root.state), dtype=np.bool_), self._known.source
+        self._source = source
+        if source is not None:
+            is_left = [np.ones(size, dtype=np.bool_) for size in self._known.problem.sizes]
+            for v, a in source.fixed_values(root.threshold):
+                is_left[v][a] = False
+            left = np.concatenate(self._reduction.left_of(is_left))
+            excluded[: len(left)] = ~left
+        return excluded
 
     def _solve_program(self, deadline: Deadline) -> None:
         """Solve the linear program of the root, with functions joined if many can be, and raise the root by it.
@@ -338,6 +356,7 @@ class DepthSearch(SubSolver):
         """A root ascent below the incumbent, to convergence of passes over all variables."""
         known = self._known
         root = Root(self._tables, known.upper_bound)
+        root.state = np.where(self._excluded(root), REMOVED, root.state)
         if self._blank is None:
             self._blank = blank_node(root, self.weights())
         root.ascend(self._linear, self._blank)

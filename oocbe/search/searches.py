@@ -266,6 +266,13 @@ class RowProblem:
 
         return with_exclusions(self.problem)
 
+    @property
+    def is_unary(self) -> bool:
+        """Whether all costs are unary, below hard tables alone, as of Latin squares and jobs of one machine."""
+        problem = self.problem
+        is_hard = bool(problem.constraints) and not problem.linear_constraints
+        return is_hard and all(len(f.scope) <= 1 for f in problem.functions)
+
     @cached_property
     def is_supply(self) -> bool:
         """Whether few pairs of values are forbidden, as by the choice of warehouses."""

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from oocbe.elimination.reformulation import Report
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.elimination.solution_check import check_solution
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
@@ -23,6 +24,7 @@ class SharedBounds:
     report : called on changes.
     lower : lower bound on all admissible assignments, or None.
     value, assignment : the best assignment found, or None.
+    source : the relaxation of the whole problem with the best bound, whose reduced costs exclude values, or None.
     """
 
     problem: Problem
@@ -31,6 +33,7 @@ class SharedBounds:
     lower: int | float | None = None
     value: int | float | None = None
     assignment: tuple[int, ...] | None = None
+    source: BoundSource | None = None
 
     def __post_init__(self) -> None:
         self.grid = self.problem.value_grid

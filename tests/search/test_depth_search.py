@@ -12,6 +12,7 @@ import pytest
 
 import oocbe
 from oocbe.bounds import forbidden, row_tables
+from oocbe.bounds.bounds import BoundSources
 from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -45,7 +46,7 @@ from oocbe.search.searches import FEW_EXCLUDED, RowProblem, Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
-from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
+from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
 from tests.helpers.effort import examples
 
 
@@ -77,6 +78,28 @@ def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
         check_solved(problem, known, made)
         nodes += made.nodes
     assert nodes > examples(100) // 4 or is_reduced
+
+
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
+def test_values_that_a_relaxation_excludes_leave_the_search(make, monkeypatch):
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_search, "NARROWER", 0.0)
+    excluded = 0
+    for seed in range(examples(60)):
+        problem = make(seed)
+        known, made = begun(problem, is_reduced=seed % 2 == 0)
+        found = find_incumbent(problem, 1.0, iterations=20)
+        if found is not None:
+            known.offer(found.value, found.assignment, found.method)
+        for _ in range(seed % 5):  # before the root, or beside open nodes
+            made.work(0.0, Deadline())
+        known.source = BoundSources(problem, seed, known.upper_bound, improve=True).improved(1.0)[0]
+        if known.source.assignment is not None:  # values of better ones alone are left
+            known.offer(problem.evaluate(known.source.assignment), known.source.assignment, "rounding")
+        made.work(math.inf, Deadline())
+        excluded += made.shared is not None and made._excluded(made.shared.root).sum()
+        check_solved(problem, known, made)
+    assert excluded > examples(60)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -81,6 +81,20 @@ def latin_square(order: int, seed: int) -> Problem:
     )
 
 
+def test_bounds_of_unary_costs_below_hard_tables_join_early(monkeypatch):
+    joined = {}
+
+    def note(solvers, *_):
+        joined.update({name: one.terms.after for name, one in solvers.members.items()})
+
+    monkeypatch.setattr(portfolio.Portfolio, "run", note)
+    square = latin_square(6, 1)
+    dear = replace(square, functions=(*square.functions, Function((0, 8), [[1, 2]], [5], 0)))
+    for problem, after in ((square, portfolio.HEAD_START), (dear, FIRST_SECONDS)):
+        oocbe.solve(problem, incumbent_seconds=0)
+        assert (joined["depth"], joined["bounds"]) == (0.0, after)
+
+
 def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
     monkeypatch.setattr(searches, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
