@@ -50,6 +50,9 @@ GRACE_SECONDS = 0.4
 PROOF_SHARE = 0.5
 """Share of ``--time-limit`` for the proof, after a solve that takes the rest."""
 
+GOAL_SHARE = 0.5
+"""Share of the time that is left for the linear program of an unproven result; its bound is mostly of a search."""
+
 FIRST_SHARE = 0.25
 """Share of ``--bound-seconds`` for a search before the linear program."""
 
@@ -104,14 +107,15 @@ class ProofTask:
                 goal = self._goal(result)
                 found, steps, is_closed = self._search(improving, end) if goal == math.inf else None, None, True
                 if found is None:
-                    steps, is_closed = self._steps(improving, end - time.monotonic())
+                    share = 1.0 if goal == math.inf else GOAL_SHARE
+                    steps, is_closed = self._steps(improving, share * (end - time.monotonic()))
                 now = time.monotonic()
                 in_time = ROWS_A_SECOND * max(end - now, 1.0)
                 most = int(min(MOST_ROWS, in_time))
                 left = SEARCH_SHARE * (end - now) if self.options.bound_seconds else 0.0
-                latest = max(end, now + GRACE_SECONDS)
-                for order in self._orders(most, is_closed, latest):
+                for order in self._orders(most, is_closed, max(end, now + GRACE_SECONDS)):
                     share = min(left, self.options.bound_seconds) if self._suffices(order, most) else left
+                    latest = max(end, time.monotonic() + GRACE_SECONDS)
                     effort = Effort(working_time() + share, self._memory, in_time, latest)
                     with suppress(TooManyRowsError), text_written(self._proof) as file:
                         writer = ProofWriter(self.formula, file.write, order, most, effort, goal)
@@ -184,13 +188,14 @@ class ProofTask:
         is_large |= sum(formula.objective.values()) >= LARGEST_SUM
         if most < 0 or is_large or share <= 0 or any(not scope for scope, _ in formula.forbidden):
             return None, most < 0
-        maker = Maker(
-            Path(), formula.rewritten, Claim("infeasible", None, None), self.options.seed, parts_of(formula, most)
-        )
         steps, is_closed = None, False
         with Deadline(2 * share), suppressed_limit():  # rounds end by themselves, but for a long step
+            claim, parts = Claim("infeasible", None, None), parts_of(formula, most)
+            maker = Maker(Path(), formula.rewritten, claim, self.options.seed, parts)
             is_closed = maker.rounds(share)
             steps = maker.steps()
+        if steps and not is_closed and not any(own["multipliers"] or own["removed"] for own in steps["steps"]):
+            steps = None  # the preparation of its cutting planes took as long as the search
         return steps, is_closed
 
     def _suffices(self, order: list[int] | None, most: float) -> bool:

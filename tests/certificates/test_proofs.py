@@ -364,6 +364,13 @@ def test_chains_of_copies_are_moved_to_one_variable(seed: int) -> None:
         assert best is not None or (claim.kind, claim.lower) == ("BOUNDS", None)
 
 
+def test_steps_without_multipliers_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preparation of their cutting planes took as long as the search after it."""
+    monkeypatch.setattr(Maker, "_round", lambda *_: False)
+    task = ProofTask(random_costs(0, 10, 3, 2, 20), SolveOptions(), tmp_path / "p", tmp_path / "o")
+    assert task._steps(50, 2.0) == (None, False)
+
+
 def test_what_a_proof_compiles_ends_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a deadline around them, the loops of the search and of orders were compiled in the process itself."""
     left, tree = list[float](), BoundSearch.tree
@@ -657,7 +664,8 @@ def test_infeasible_problems_and_upper_bounds_end_in_a_contradiction(tmp_path: P
         assert claim_of(opb, proof)[:2] == ("BOUNDS", None)
 
 
-def test_bound_at_a_time_limit_is_certified(tmp_path: Path) -> None:
+def test_bound_at_a_time_limit_is_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "GRACE_SECONDS", 10.0)  # for busy machines
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
     task = ProofTask(oocbe.read(DAILY), SolveOptions(), proof, opb)
     unproven = replace(oocbe.solve(DAILY, order_seconds=0.1), status="limit", bound=0)
