@@ -384,7 +384,7 @@ def _cells_of(names: Sequence[str] | set[str] | frozenset[str], sizes: Mapping[s
 
 
 def _greedy_steps(expression: Expression, rows: Sequence[int], by_joins: bool = False) -> list[Positions]:
-    """Pairs whose result has the fewest estimated rows beyond those of the pair; or whose join has the fewest."""
+    """Pairs whose result has the fewest estimated rows beyond those of the pair; or with those of their join."""
     sizes = expression.sizes
     left = {number: frozenset(names) for number, names in enumerate(expression.operands)}
     lengths: dict[int, float] = dict(enumerate(rows))
@@ -400,7 +400,7 @@ def _greedy_steps(expression: Expression, rows: Sequence[int], by_joins: bool = 
 
     def judge(one: int, two: int) -> None:
         joined = lengths[one] * lengths[two] / _cells_of(left[one] & left[two], sizes)
-        growth[one, two] = joined if by_joins else result(one, two)[1] - lengths[one] - lengths[two]
+        growth[one, two] = result(one, two)[1] + (joined if by_joins else -lengths[one] - lengths[two])
 
     for one, two in combinations(left, 2):
         if len(left) <= PAIRS or left[one] & left[two]:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.api.aggregation import SOURCE_SHARE
+from oocbe.api.contraction import Expression, path_of
 from oocbe.api.source_messages import CELL_BYTES
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
@@ -131,13 +132,24 @@ def test_values_that_leave_their_range_are_refused_while_sources_send_messages()
 
 
 @pytest.mark.parametrize(("scopes", "sent"), [(("abc", "a", "b", "c"), 2), (("a", "ab", "bc", "c"), 3)])
-def test_messages_that_wait_share_the_memory(scopes, sent):
+def test_messages_that_wait_share_the_memory(scopes, sent, monkeypatch):
     """Three to one source have more cells than its share; in a chain, two wait at a time."""
+    monkeypatch.setattr("oocbe.api.source_messages.SORTED_BYTES", 1 << 60)
     size = int(0.45 * 2**24 * SOURCE_SHARE / CELL_BYTES)
     sources = [pa.table(dict.fromkeys(scope, pa.array([0, size - 1]))) for scope in scopes]
     lines: list[str] = []
     found = oocbe.aggregate(*sources, group_by=[], aggregate="count", values=None, memory=2**24, explain=lines.append)
     assert found.to_dict() == {(): 2} and sum("sent to" in line for line in lines) == sent
+
+
+@pytest.mark.parametrize(("operands", "rows"), [("ab bc ca", [900, 902, 899]), ("ab bc cd da", [195, 195, 195, 195])])
+def test_paths_of_cycles_eliminate_in_each_step_and_join_small_tables_first(operands, rows):
+    """A triangle wrote the join of two tables, or a cycle of four joined a result of two with another table."""
+    scopes = tuple(map(tuple, operands.split()))
+    expression = Expression(scopes, ("a",), dict.fromkeys("abcd"[: len(scopes)], 30))
+    path = path_of(expression, rows=rows)
+    assert path.largest == 30**2
+    assert [len(names) for names in path.steps[-1].inputs] == [2, 2] and path.steps[-1].joined == 30**2
 
 
 def test_a_join_without_cycles_loads_no_compiled_loop(tmp_path):
