@@ -13,6 +13,7 @@ from oocbe.elimination.observer import check_observer
 from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
+from oocbe.model.settings.option_values import parse_seconds
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.memory import MemoryLimit
@@ -236,16 +237,19 @@ def propagate(
     """
 
     def read(given: Model | str | Path) -> Model:
-        from oocbe.formats import read_model
+        from oocbe.formats import Model, read_model
+        from oocbe.formats.networks import problem_of
 
-        return read_model(given) if isinstance(given, str | Path) else given
+        if isinstance(given, str | Path):
+            return read_model(given)
+        return given if isinstance(given, Model) else problem_of(given)
 
     def work(model: Model) -> PropagationResult:
         from oocbe.propagation.propagate import propagate as run
 
         return run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=backend)
 
-    return run_verb(problem, read, work, time_limit)
+    return run_verb(problem, read, work, None if time_limit is None else parse_seconds("time_limit", time_limit))
 
 
 def settings_from(

@@ -270,7 +270,6 @@ def _run_task(
     from oocbe.errors import UsageError
     from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
-    from oocbe.model.semiring import semiring_by_name
 
     if solution is not None and task != "mpe":
         raise UsageError(
@@ -287,7 +286,7 @@ def _run_task(
         problem, result = read_and_work(file, lambda p: load(p, format_name, evidence), work, options.time_limit)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
-        value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
+        value = problem.in_semiring(result.semiring).evaluate(chosen)
         write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
     is_written = True
     if output_file is not None:

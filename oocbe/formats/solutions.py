@@ -51,7 +51,7 @@ from oocbe.model.problem import Problem, violations_of
 from oocbe.model.results.numerals import all_digits, digits, finite
 from oocbe.model.results.result import Result
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.semiring import Combination, semiring_by_name
+from oocbe.model.semiring import Combination
 from oocbe.runtime.plain_files import read_text
 from oocbe.runtime.urls import refuse_url
 
@@ -115,7 +115,7 @@ def verify_solution(problem: Problem, solution: Solution) -> Verdict:
     made there. Raises :class:`oocbe.errors.FormatError` where the two do not have the same variables and values.
     """
     if solution.semiring is not None and solution.semiring != problem.semiring.name:
-        problem = problem.in_semiring(semiring_by_name(solution.semiring))
+        problem = problem.in_semiring(solution.semiring)
     assignment = solution.assignment(problem)
     near_zero = 0.0
     if problem.semiring.combination is Combination.ADD:

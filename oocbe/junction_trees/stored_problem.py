@@ -14,7 +14,6 @@ from oocbe.junction_trees.arrays import joined
 from oocbe.junction_trees.cliques import Clique
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import semiring_by_name
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.plain_files import plain_status
 from oocbe.tables import disk
@@ -160,6 +159,6 @@ def read_problem(record: Mapping[str, Any], takers: Mapping[str, Taker]) -> Prob
         tuple(functions),
         tuple(constraints),
         constant=record["constant"],
-        semiring=semiring_by_name(record["semiring"]),
+        semiring=record["semiring"],
         name=record["name"],
     )

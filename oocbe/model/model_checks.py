@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from oocbe.model.row_numbers import distinct_rows
 from oocbe.runtime.deadline import check_deadline
 
 Values = NDArray[np.int64] | NDArray[np.float64]
+Item = TypeVar("Item")
 
 INT64 = np.iinfo(np.int64)
 """Limits of int64."""
@@ -48,10 +49,18 @@ def as_integer(what: str, value: object) -> int:
         raise ModelError(f"{what} must be an integer, not {value!r}") from None
 
 
+def as_tuple(what: str, given: Iterable[Item]) -> tuple[Item, ...]:
+    """A list, or another iterable, as a tuple."""
+    if not isinstance(given, Iterable):
+        raise ModelError(f"{what} must be a list, not {given!r:.100}")
+    return tuple(given)
+
+
 def as_scope(scope: Iterable[int]) -> tuple[int, ...]:
     """Variable indices as Python integers: NumPy's would wrap around in bit sets."""
     return tuple(
-        v if type(v) is int else as_integer("a variable of a scope, as its position in the problem,", v) for v in scope
+        v if type(v) is int else as_integer("a variable of a scope, as its position in the problem,", v)
+        for v in as_tuple("a scope", scope)
     )
 
 
@@ -129,17 +138,8 @@ def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """An array of int64 with exactly the given integers; lists with integers beyond int64 are refused with their
-    values.
-
-    NumPy converts a list with an integer of 64 bits without a sign and smaller ones to floats.
-    """
-    array = as_array(what, values)
-    if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
-        array = np.asarray(values, dtype=object)
-        if not all(isinstance(v, int | np.integer) for v in array.ravel()):
-            array = np.asarray(values)
-    return as_integers(what, array)
+    """An array of int64 with exactly the given integers; lists with integers beyond int64 are refused with theirs."""
+    return as_integers(what, as_values(what, values))
 
 
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:

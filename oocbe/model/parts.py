@@ -20,6 +20,7 @@ from oocbe.model.model_checks import (
     as_default,
     as_integer,
     as_scope,
+    as_tuple,
     as_tuples,
     as_values,
 )
@@ -45,7 +46,8 @@ class Variable:
         if not isinstance(self.name, str):
             raise ModelError(f"variable {self.name!r}: a name must be text")
         if self.labels is not None and not (isinstance(self.labels, tuple) and {*map(type, self.labels)} <= {str}):
-            object.__setattr__(self, "labels", tuple(map(str, self.labels)))
+            labels = as_tuple(f"variable {self.name}: labels", self.labels)
+            object.__setattr__(self, "labels", tuple(map(str, labels)))
         object.__setattr__(self, "size", as_integer(f"variable {self.name}: the size of a domain", self.size))
         if self.size < 1:
             raise ModelError(f"variable {self.name}: a domain needs at least one value, not {self.size}")
@@ -110,12 +112,12 @@ class Function:
         Entries equal to ``infeasible`` (and infinite ones) get no row; the function is then incomplete. NaN is refused,
         unless ``infeasible`` is NaN.
         """
-        dense = as_values(f"function over {tuple(scope)}: values", array)
+        dense = as_values(f"function over {scope}: values", array)
         keep = ~np.isinf(dense)
         if infeasible is not None:
             keep &= ~np.isnan(dense) if infeasible != infeasible else dense != infeasible
         tuples = np.argwhere(keep) if dense.ndim else np.zeros((int(keep), 0), dtype=np.int64)
-        return cls(tuple(scope), tuples, dense[keep].ravel(), None)
+        return cls(scope, tuples, dense[keep].ravel(), None)  # type: ignore[arg-type]  # made a tuple there
 
     @property
     def is_integral(self) -> bool:
@@ -198,10 +200,11 @@ class LinearConstraint:
     taken: int = 0
 
     def __post_init__(self) -> None:
-        if len(self.scope) != len(self.coefficients):
-            raise ModelError(f"{self.name}: {len(self.scope)} variables, {len(self.coefficients)} coefficient lists")
         object.__setattr__(self, "scope", as_scope(self.scope))
-        coefficients = tuple(as_coefficients(f"{self.name}: coefficients", c) for c in self.coefficients)
+        lists = as_tuple(f"{self.name}: coefficients", self.coefficients)
+        if len(self.scope) != len(lists):
+            raise ModelError(f"{self.name}: {len(self.scope)} variables, {len(lists)} coefficient lists")
+        coefficients = tuple(as_coefficients(f"{self.name}: coefficients", c) for c in lists)
         object.__setattr__(self, "coefficients", coefficients)
         object.__setattr__(self, "capacity", as_integer(f"{self.name}: the capacity", self.capacity))
 

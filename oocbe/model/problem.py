@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -28,15 +28,16 @@ from oocbe.model.count_question import CountQuestion, FileNotes
 from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
 from oocbe.model.model_checks import (
     FEW_ROWS,
+    as_integers,
     as_number,
+    as_tuple,
     check_all_tuples,
     check_scope,
 )
 from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
-from oocbe.model.semiring import MIN_SUM, Combination, Semiring
-from oocbe.model.settings.option_values import parse_semiring
+from oocbe.model.semiring import MIN_SUM, Combination, Semiring, semiring_of
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -78,12 +79,10 @@ class Problem(Shown, FileNotes):
     counting: CountQuestion | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "semiring", parse_semiring(f"{self.name}: the semiring", self.semiring))
+        object.__setattr__(self, "semiring", semiring_of(self.semiring))
         kinds = {"variables": Variable, "functions": Function, "constraints": Constraint}
         for name, kind in {**kinds, "linear_constraints": LinearConstraint}.items():
-            if not isinstance(getattr(self, name), Iterable):
-                raise ModelError(f"{self.name}: {name}: {getattr(self, name)!r:.100} is no list of {kind.__name__}")
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, as_tuple(f"{self.name}: {name}", getattr(self, name)))
             if wrong := [part for part in getattr(self, name) if not isinstance(part, kind)]:
                 raise ModelError(f"{self.name}: {name}: {wrong[0]!r:.100} is no oocbe.{kind.__name__}")
         given: object = self.constant
@@ -194,12 +193,12 @@ class Problem(Shown, FileNotes):
         """
         if isinstance(assignment, Mapping):
             assignment = assignment_of(self, assignment)
-        if len(assignment) != len(self.variables):
-            raise ModelError(f"{self.name}: {len(assignment)} values for {len(self.variables)} variables")
-        for v, value in zip(self.variables, assignment, strict=True):
+        values = as_integers(f"{self.name}: an assignment's values", assignment)
+        if values.shape != (len(self.variables),):
+            raise ModelError(f"{self.name}: {values.size} values for {len(self.variables)} variables")
+        for v, value in zip(self.variables, values.tolist(), strict=True):
             if not 0 <= value < v.size:
                 raise ModelError(f"{self.name}: variable {v.name} has values 0 to {v.size - 1}, not {value}")
-        values = np.array(assignment, dtype=np.int64)
         in_constraints, in_functions = self._selected
         if any(
             (row >= 0) != c.allowed for row, c in zip(in_constraints.of(values).tolist(), self.constraints, strict=True)
@@ -281,9 +280,9 @@ class Problem(Shown, FileNotes):
         own = [(self.variables[c.scope[0]], int(c.tuples[0, 0])) for c in fixed]
         return {variable.name: variable.label(value) for variable, value in own}
 
-    def in_semiring(self, semiring: Semiring) -> Problem:
-        """The problem's parts interpreted in another semiring; a neutral constant remains neutral."""
-        if semiring == self.semiring:
+    def in_semiring(self, semiring: Semiring | str) -> Problem:
+        """The problem's parts in another semiring, given by itself or by name; a neutral constant remains neutral."""
+        if (semiring := semiring_of(semiring)) == self.semiring:
             return self
         found = copy.copy(self)  # tables and names are unchanged and need no check
         object.__setattr__(found, "semiring", semiring)

@@ -122,9 +122,9 @@ SEMIRINGS = {s.name: s for s in (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG
 """All semirings by name."""
 
 
-def semiring_by_name(name: str) -> Semiring:
-    """A semiring by its name; :class:`UsageError` lists the known ones."""
-    try:
-        return SEMIRINGS[name]
-    except KeyError:
-        raise UsageError(f"unknown semiring {name!r}; known: {', '.join(SEMIRINGS)}") from None
+def semiring_of(given: str | Semiring) -> Semiring:
+    """A semiring as it is, or by its name; :class:`UsageError` lists the known ones."""
+    found = given if isinstance(given, Semiring) else SEMIRINGS.get(given) if isinstance(given, str) else None
+    if found is None:
+        raise UsageError(f"unknown semiring {given!r:.100}; known: {', '.join(SEMIRINGS)}")
+    return found

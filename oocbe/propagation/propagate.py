@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oocbe.errors import UnsupportedError, UsageError
+from oocbe.errors import UnsupportedError
 from oocbe.formats import Model, as_problem
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
@@ -18,6 +18,7 @@ from oocbe.model.linear_system import INFINITE, LinearSystem, Numbers
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.propagation_result import PropagationResult
+from oocbe.model.settings.option_values import parse_backend, parse_integer, parse_number
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, INTERRUPTED, LIMIT, PROGRESS, ROUNDS, propagate_bounds
 from oocbe.propagation.domains import reduced
@@ -49,8 +50,9 @@ def propagate(
         says.
     """
     begin = time.perf_counter()
-    if rounds < 0:
-        raise UsageError(f"propagation: at least 0 rounds, not {rounds}")
+    rounds, backend = parse_integer("rounds", rounds), None if backend is None else parse_backend("backend", backend)
+    progress = parse_number("progress", progress, least=0)
+    tolerance = None if tolerance is None else parse_number("tolerance", tolerance, least=0)
     if isinstance(model, Dcop):
         model = model.problem  # ownership does not affect values
     if isinstance(model, LinearSystem) and not (probing and _is_of_values(model)):

@@ -17,6 +17,8 @@ SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "
 def url_of(path: str | Path) -> str | None:
     """The URL of a text, or of a path made from it, in which ``s3://bucket/key`` lost a slash. None for any other
     path."""
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        raise UsageError(f"{path!r:.100} is no path: give text, or a pathlib.Path without null characters")
     found = _URL.fullmatch(os.fspath(path))
     if found is None or (not found[2] and (isinstance(path, str) or found[1] not in SCHEMES)):
         return None

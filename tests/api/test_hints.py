@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, UnsupportedError, UsageError
-from oocbe.model.semiring import semiring_by_name
 from tests.helpers.small_problems import clique
 
 FAST = {"order_seconds": 0, "backend": "cpu"}
@@ -61,7 +60,7 @@ def test_the_hint_is_the_first_incumbent():
 @pytest.mark.parametrize("bounds", ["auto", "none"])
 @pytest.mark.parametrize("name", ["min-sum", "max-sum"])
 def test_a_limit_gives_at_least_the_hint(name, bounds):
-    problem = clique(60, 8, largest=9999, has_forbidden=False).in_semiring(semiring_by_name(name))
+    problem = clique(60, 8, largest=9999, has_forbidden=False).in_semiring(name)
     assignment = {v.name: 0 for v in problem.variables}
     result = oocbe.solve(
         problem, **FAST, bounds=bounds, time_limit=0.01, incumbent_seconds=0, memory="64MiB", hint=assignment

@@ -26,6 +26,7 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
     made = problem(variable for variable in PAIR)
     assert made.variables == PAIR
     assert oocbe.solve(problem(list(PAIR), semiring="max-sum")).value == 9
+    assert oocbe.solve(problem().in_semiring("max-sum")).value == 9
     assert oocbe.Variable("a", 2, [-1, 1]).labels == ("-1", "1")  # type: ignore[arg-type]
     assert oocbe.Variable("a", 2, ("none", 1)).labels == ("none", "1")  # type: ignore[arg-type]
     days = (datetime.date(2026, 1, 1), datetime.date(2026, 1, 2))
@@ -56,6 +57,12 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: oocbe.Table.from_rows({"a": 2.5}, [[1]], [5]), "variable a: the size of a domain must be an integer"),  # type: ignore[dict-item]
         (lambda: Dcop(problem(), ("x", "y"), ("x", "y")), "owner of a, its position among the agents, must be an"),  # type: ignore[arg-type]
         (lambda: list(oocbe.solve_many([problem()], jobs="2")), "jobs must be an integer"),  # type: ignore[arg-type]
+        (lambda: problem(None), "problem: variables must be a list, not None"),
+        (lambda: problem(scope=0, costs=[1, 2]), "a scope must be a list, not 0"),
+        (lambda: oocbe.LinearConstraint((0,), 3, 1), "coefficients must be a list, not 3"),  # type: ignore[arg-type]
+        (lambda: oocbe.Variable("a", 2, 2), "variable a: labels must be a list, not 2"),  # type: ignore[arg-type]
+        (lambda: problem().evaluate((1.5, 0)), "values must be integers, not float64"),  # type: ignore[arg-type]
+        (lambda: problem().evaluate(None), "values must be numbers, not Python objects such as None"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message: str) -> None:
@@ -81,6 +88,18 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.JunctionTree(problem()).observe("a"), "'a': give values by name"),  # type: ignore[arg-type]
         (lambda: oocbe.marginals(problem(), temperature="1"), "temperature: '1' is no number above 0"),  # type: ignore[arg-type]
         (lambda: oocbe.bound(problem(), 2.5), "z: 2.5 is neither auto nor a number"),  # type: ignore[arg-type]
+        (lambda: oocbe.marginals(problem(), [1]), r"temperature: \[1\] is no number above 0"),  # type: ignore[arg-type]
+        (lambda: problem().in_semiring("tropical"), "unknown semiring 'tropical'; known: min-sum"),
+        (lambda: problem(semiring=None), "unknown semiring None; known: min-sum"),
+        (lambda: oocbe.propagate(None), "expected a Problem .*, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.propagate(problem(), rounds=2.5), "rounds: 2.5 is not an integer"),  # type: ignore[arg-type]
+        (lambda: oocbe.propagate(problem(), tolerance=-1), "tolerance: -1 is not a finite number of at least 0"),
+        (lambda: oocbe.propagate(problem(), progress=np.nan), "progress: nan is not a finite number of at least 0"),
+        (lambda: oocbe.propagate(problem(), time_limit=np.nan), "time_limit: nan is not a number of seconds"),
+        (lambda: oocbe.propagate(problem(), backend="gpu"), "backend: 'gpu' is not one of auto, cpu, cuda"),
+        (lambda: oocbe.read(3), "3 is no path: give text, or a pathlib.Path"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve(problem(), opb=3), "3 is no path"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve(problem(), workdir="a\0b"), r"'a\\x00b' is no path"),
     ],
 )
 def test_wrong_arguments_of_verbs_are_refused(make: Callable[[], object], message: str) -> None:
@@ -92,3 +111,19 @@ def test_what_is_no_problem_is_an_outcome_of_many() -> None:
     (outcome,) = oocbe.solve_many([3], jobs=1)  # type: ignore[list-item]
     assert outcome.failure is not None
     assert "expected a Problem" in outcome.failure.message
+
+
+def test_numbers_of_numpy_are_options_like_those_of_python() -> None:
+    options: Any = {
+        "seed": np.int64(3),
+        "piece_rows": np.int32(2),
+        "time_limit": np.float32(9),
+        "memory": np.int64(2**30),
+    }
+    made = oocbe.SolveOptions(**options, ub=np.int64(5), gap=np.float32(0.5))
+    assert (made.seed, made.piece_rows, made.time_limit, made.memory, made.ub) == (3, 2, 9.0, 2**30, 5)
+    assert {type(made.seed), type(made.ub)} == {int}
+
+
+def test_memory_beyond_any_address_is_no_limit() -> None:
+    assert oocbe.marginals(problem(), memory=10**30).value == oocbe.marginals(problem()).value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import hard_part
@@ -18,8 +19,7 @@ def check_task(task: str, temperature: float) -> None:
     """Refuse an unknown task, and a temperature that is not above 0 (:class:`oocbe.errors.UsageError`)."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
-    given: object = temperature
-    if isinstance(given, str) or given is None or not temperature > 0:
+    if not isinstance(temperature, Real) or not temperature > 0:
         raise UsageError(f"temperature: {temperature!r} is no number above 0")
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -93,26 +95,22 @@ def parse_order(name: str, value: object) -> str:
 
 def parse_seconds(name: str, value: object) -> float:
     """A finite number of seconds, not negative."""
-    try:
-        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        seconds = math.nan
-    if math.isfinite(seconds) and seconds >= 0:
-        return seconds
+    with suppress(UsageError):
+        return float(parse_number(name, value, least=0))
     raise UsageError(f"{name}: {_shown(value)} is not a number of seconds; give 0 or more, such as 0.5")
 
 
-def parse_number(name: str, value: object) -> int | float:
-    """A finite number in the range of float64, an integer where it is written as one."""
+def parse_number(name: str, value: object, least: float = -math.inf) -> int | float:
+    """A finite number in the range of float64, not below ``least``; an integer where it is written as one."""
     number: int | float | None = None
     with suppress(ValueError, OverflowError):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            number = value
+        if not isinstance(value, bool) and isinstance(value, Real):
+            number = int(value) if isinstance(value, Integral) else float(value)
         elif isinstance(value, str):
             number = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else float(value)
-        if number is not None and math.isfinite(number):
+        if number is not None and math.isfinite(number) and number >= least:
             return number
-    raise UsageError(f"{name}: {_shown(value)} is not a finite number")
+    raise UsageError(f"{name}: {_shown(value)} is not a finite number{f' of at least {least}' * (least > -math.inf)}")
 
 
 @dataclass(frozen=True)
@@ -145,21 +143,19 @@ def parse_gap(name: str, value: object) -> Gap:
         return value
     text = value.strip() if isinstance(value, str) else value
     is_relative = isinstance(text, str) and text.endswith("%")
-    number: int | float = -1
-    with suppress(UsageError):
-        number = parse_number(name, text[:-1] if is_relative else text)  # type: ignore[index]
-    if number < 0:
-        raise UsageError(
-            f"{name}: {_shown(value)} is no gap; give a difference of values such as 5, or a part such as 1%"
-        )
+    try:
+        number = parse_number(name, text[:-1] if is_relative else text, least=0)  # type: ignore[index]
+    except UsageError:
+        wanted = "a difference of values such as 5, or a part such as 1%"
+        raise UsageError(f"{name}: {_shown(value)} is no gap; give {wanted}") from None
     return Gap(relative=number / 100) if is_relative else Gap(absolute=number)
 
 
 def parse_integer(name: str, value: object, least: int = 0) -> int:
     """An integer not below ``least``."""
     number: int | None = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        number = value
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        number = int(value)
     elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
         with suppress(ValueError):  # of thousands of digits
             number = int(value)
@@ -235,8 +231,8 @@ def parse_bytes(name: str, value: object) -> int | None:
     if value is None:
         return None
     count: int | None = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        count = value
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        count = int(value)
     elif isinstance(value, str):
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
         if match and match[2] in _BYTE_UNITS:
@@ -249,7 +245,7 @@ def parse_bytes(name: str, value: object) -> int | None:
         )
     if count < LEAST_MEMORY:
         raise UsageError(f"{name}: {_shown(value)} is {count} bytes, less than 1 MiB; is a unit missing?")
-    return count
+    return min(count, sys.maxsize)  # more than any loop can address
 
 
 def parse_path(name: str, value: object) -> Path:
@@ -262,10 +258,6 @@ def parse_path(name: str, value: object) -> Path:
 
 def parse_semiring(name: str, value: object) -> Semiring:
     """A semiring or its name."""
-    from oocbe.model.semiring import Semiring, semiring_by_name  # which loads NumPy: help does not need it
+    from oocbe.model.semiring import semiring_of  # which loads NumPy: help does not need it
 
-    if isinstance(value, Semiring):
-        return value
-    if isinstance(value, str):
-        return semiring_by_name(value.strip())
-    raise UsageError(f"{name}: {_shown(value)} is not a semiring")
+    return semiring_of(value.strip() if isinstance(value, str) else value)  # type: ignore[arg-type]
