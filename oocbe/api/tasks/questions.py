@@ -19,7 +19,8 @@ def check_task(task: str, temperature: float) -> None:
     """Refuse an unknown task, and a temperature that is not above 0 (:class:`oocbe.errors.UsageError`)."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
-    if not isinstance(temperature, Real) or not temperature > 0:
+    given: object = temperature
+    if not isinstance(given, Real) or not temperature > 0:
         raise UsageError(f"temperature: {temperature!r} is no number above 0")
 
 
