@@ -408,8 +408,9 @@ def _contracted(
     output: str | Path | None, explain: Explain,
 ) -> Any:  # fmt: skip
     """The aggregate of the join of tables, as a table over the groups."""
-    if len(tables) == 1 and set(tables[0].scope) == set(groups) and output is None and not explain:
-        return _in_memory(tables[0], limit)
+    is_one = len(tables) == 1 and isinstance(tables[0], Table) and tables[0].is_sorted
+    if is_one and set(tables[0].scope) == set(groups) and output is None and not explain:
+        return tables[0]
     from oocbe.api.contraction import Contractions, Expression, path_of  # and with it the compiled loops
 
     sizes: dict[str, int] = {}

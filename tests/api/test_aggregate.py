@@ -182,6 +182,20 @@ def test_sources_beyond_the_memory_go_to_scratch_files(tmp_path):
     assert frame.index.tolist() == wanted.sort_index().index.tolist()
 
 
+def test_one_source_beyond_the_memory_has_a_row_for_each_group(tmp_path):
+    """Later batches have keys of earlier ones; the table in the scratch folder was returned as it was, or refused."""
+    random = np.random.default_rng(3)
+    frame = pd.DataFrame({"a": random.integers(0, 300, 60_000), "b": random.integers(0, 300, 60_000), "value": 1})
+    data = pa.Table.from_batches(pa.Table.from_pandas(frame).to_batches(max_chunksize=10_000))
+    found = oocbe.aggregate(data, group_by=["a", "b"], aggregate="sum", memory="2MiB")
+    assert found.to_dict() == frame.groupby(["a", "b"])["value"].sum().to_dict()
+    pq.write_table(data.slice(0, 1000), tmp_path / "some.parquet")
+    stored = oocbe.StoredTable.from_parquet(tmp_path / "some.parquet", tmp_path / "stored", duplicates=True)
+    assert oocbe.aggregate(stored, group_by=["a", "b"]).to_dict() == dict.fromkeys(
+        frame[:1000].groupby(["a", "b"]).groups, 1
+    )
+
+
 def test_columns_that_are_not_joined_are_ignored_and_tables_may_be_mixed():
     sales = pd.DataFrame({"shop": ["a", "a", "b"], "day": [0, 1, 1], "note": ["x", "x", "y"], "gain": [5, 9, 4]})
     rents = pd.DataFrame({"shop": ["a", "b"], "note": ["other", "other"], "cost": [-3, -1]})
