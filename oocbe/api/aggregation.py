@@ -326,7 +326,7 @@ def _columns_of(found: Mapping[_Part, Any], asked: Mapping[str, _Part], group_by
 def _quotient(one: Any, other: Any) -> Any:
     import pyarrow.compute as compute
 
-    return compute.divide(compute.cast(one, "float64"), other)
+    return compute.divide(compute.cast(one, "float64", safe=False), other)
 
 
 def _best(rows: Any, count: int, within: Sequence[str], column: str, is_least: bool) -> Any:

@@ -255,7 +255,7 @@ def propagate(
 def settings_from(
     options: SolveOptions | None, overrides: OptionValues | OwnValues, observer: Observer | None = None
 ) -> SolveOptions:
-    """The given options, or those of the environment, with single ones overridden; UsageError also: no observer."""
+    """The given options, or those of the environment, with single ones overridden; UsageError also: not an observer."""
     check_observer(observer)
     if not isinstance(options, SolveOptions | None):
         raise UsageError(f"options: {options!r:.100}: give each by its name, such as memory='2GiB', or SolveOptions")

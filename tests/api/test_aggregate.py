@@ -125,6 +125,8 @@ def test_values_that_leave_their_range_are_refused_while_sources_send_messages()
     with warnings.catch_warnings(), pytest.raises(ValueRangeError, match="a sum is inf"):
         warnings.simplefilter("error")
         oocbe.aggregate(large, group_by=["k"], aggregate="sum", values="v")
+    found = oocbe.aggregate(pa.table({"v": [2**61, 2**61 + 1]}), group_by=[], aggregate={"mean": ("mean", "v")})
+    assert found.to_pylist() == [{"mean": 2.0**61}]  # the nearest float
     short = pa.table({"k": pa.array([0, 1], pa.int32()), "v": pa.array([2**31 - 1, 1], pa.int32())})
     found = oocbe.aggregate(short, short, group_by=[], values="v")
     assert found.to_dict() == {(): 2**32 - 2}
