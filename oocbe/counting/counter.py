@@ -64,11 +64,10 @@ FIRST_LEARNED = 2_000
 FIRST_ENTRIES = 1 << 12
 """Entries of the cache at the beginning."""
 
-CENTRE_GROWTH, CENTRE_RATIO, LARGEST_WEIGHT = 4.3, 2.7, 1e7
+CENTRE_GROWTH, CENTRE_RATIO, LARGEST_WEIGHT = 2.6, 2.2, 1e7
 """The weight of the tree decomposition is exp(growth * (variables / width - ratio)), up to a maximum; at this ratio it
 equals one clause. Large bags separate little: instance 097 of track 3 of 2022 (51 variables, width 25) takes four times
-the decisions with weight 15, instance 075 of track 4 (57, 21) 2.8 times with weight 4 instead of 1. Instance 073 of
-track 1 (118, 34) takes six times with weight 2 instead of 25."""
+the decisions with weight 15. Instance 073 of track 1 (118, 34) takes six times with weight 2 instead of 25."""
 
 
 class Counted(NamedTuple):

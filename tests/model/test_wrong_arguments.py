@@ -40,7 +40,7 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
     [
         (lambda: problem({"a": 2, "b": 2}), r"problem: variables: 'a' is no oocbe.Variable"),
         (lambda: oocbe.Problem(PAIR, [[0, 3]]), r"functions: \[0, 3\] is no oocbe.Function"),  # type: ignore[list-item]
-        (lambda: oocbe.Problem(5, []), "problem: variables: 5 is no list of Variable"),  # type: ignore[arg-type]
+        (lambda: oocbe.Problem(5, []), "problem: variables must be a list, not 5"),  # type: ignore[arg-type]
         (lambda: oocbe.Table.from_rows(["a"], [[1]], [5]), r"scope: \['a'\]: give the domain size of each"),  # type: ignore[arg-type]
         (lambda: problem(scope=("a", "b")), r"its position in the problem, must be an integer, not 'a'"),
         (lambda: problem(costs=[[1, 2], [3]]), r"function over \(0, 1\): values: rows of different lengths"),
@@ -74,7 +74,6 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
     ("make", "message"),
     [
         (lambda: problem(semiring="tropical"), "unknown semiring 'tropical'; known: min-sum"),
-        (lambda: problem(semiring=None), "problem: the semiring: None is not a semiring"),
         (lambda: oocbe.solve(problem(), observer=print), "observer: .* a class derived from oocbe.Observer"),  # type: ignore[arg-type]
         (lambda: oocbe.bound(problem(), observer=oocbe.Observer), "observer: .* give an instance"),  # type: ignore[arg-type]
         (lambda: oocbe.count(problem(), observer=1), "observer: 1: give an instance"),  # type: ignore[arg-type]
