@@ -101,7 +101,7 @@ class CountWriter(ProofWriter):
         formula, levels, shown, found = self._formula, (self._order or [])[::-1], self._formula.shown or (), 0
         self._write(self._head())
         self._known = defaultdict[int, dict[Row, dict[Row, int]]](dict)  # clauses by the last variable, scope and row
-        self._kept, self._values = set[int](), [0] * len(levels)
+        self._kept, self._values = {*range(formula.constraints + 1, self._last + 1)}, [0] * len(levels)
         for scope, clauses in formula.forbidden:
             self._known[self._first(scope)].setdefault(scope, {}).update(clauses)
         nodes = list[tuple[int, list[int], set[int]]]()  # variable, clauses of its values so far, and their variables
