@@ -57,7 +57,7 @@ class Message:
 
     layout : of the columns. values : int64, float32 or float64 (cells,), in the order of the layout's keys.
     is_there : bool (cells,), whether a row has the combination. cells : numbers of the combinations that are kept,
-    int64 (cells,), ascending; None: all of them.
+    int64 (cells,), ascending; None: all of them, as where it ``is_dense``. dtype : of the first values that are added.
     """
 
     cells: NDArray[np.int64] | None = None
