@@ -22,11 +22,10 @@ from measuring import describe_run, print_table
 
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.propagation.compact_table import CompactTable
 from oocbe.propagation.device_tables import DeviceTables
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.tables import LinearFilter, codes_of
+from oocbe.propagation.tables import CompactTable, LinearFilter, codes_of
 
 FAMILIES = {"LIN_B": ((80, 150), 600, (5_000, 10_000)), "LIN_EB": ((100, 200), 800, (5_000, 15_000))}
 """Variables, largest domain and rows, as in the paper's table 2."""

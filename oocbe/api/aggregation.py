@@ -411,7 +411,7 @@ def _contracted(
     is_one = len(tables) == 1 and isinstance(tables[0], Table) and tables[0].is_sorted
     if is_one and set(tables[0].scope) == set(groups) and output is None and not explain:
         return tables[0]
-    from oocbe.api.contraction import Contractions, Expression, path_of  # and with it the compiled loops
+    from oocbe.api.contraction import Contractions, EinsumExpression, path_of  # and with it the compiled loops
 
     sizes: dict[str, int] = {}
     for table in tables:
@@ -420,7 +420,7 @@ def _contracted(
                 raise ModelError(
                     f"aggregate: variable {name!r} has {sizes[name]} values in one table, {size} in another"
                 )
-    expression = Expression(tuple(tuple(table.scope) for table in tables), tuple(groups), sizes)
+    expression = EinsumExpression(tuple(tuple(table.scope) for table in tables), tuple(groups), sizes)
     path = path_of(expression, rows=[table.rows for table in tables])
     if explain:
         explain(f"  {path}")

@@ -46,13 +46,8 @@ IN_MEMORY_SHARE = 0.5
 class Contractions:
     """The steps of a path on tables, in memory or through a scratch folder.
 
-    Parameters
-    ----------
     path : the steps. memory : limit of tables in bytes. backend : ``cpu``, ``cuda`` or ``auto``.
     closed : closes the scratch folder; stored results are valid until then.
-
-    Attributes
-    ----------
     inputs : tables of each step that was made, if they are kept.
     """
 
@@ -174,7 +169,7 @@ Positions: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Expression:
+class EinsumExpression:
     """Indices of the operands and of the output.
 
     operands : names of the indices of each operand. output : of the result. sizes : of all indices.
@@ -185,7 +180,7 @@ class Expression:
     sizes: Mapping[str, int]
 
     @classmethod
-    def parse(cls, text: str, shapes: Sequence[Sequence[int] | Mapping[Any, int]]) -> Expression:
+    def parse(cls, text: str, shapes: Sequence[Sequence[int] | Mapping[Any, int]]) -> EinsumExpression:
         """Read an expression about operands of some shapes, or of axes with names and lengths in any order.
 
         Without ``->``, the output has the indices that occur once, in alphabetical order, as in NumPy.
@@ -267,7 +262,7 @@ class ContractionPath:
     expression : of the einsum. steps : in order.
     """
 
-    expression: Expression
+    expression: EinsumExpression
     steps: tuple[Contraction, ...]
 
     @property
@@ -298,7 +293,7 @@ class ContractionPath:
 
 
 def path_of(
-    expression: Expression, optimize: str | Sequence[Positions] = "auto", rows: Sequence[int] | None = None
+    expression: EinsumExpression, optimize: str | Sequence[Positions] = "auto", rows: Sequence[int] | None = None
 ) -> ContractionPath:
     """The path that joins the fewest assignments, or a given one.
 
@@ -323,7 +318,7 @@ def path_of(
     return found
 
 
-def _path(expression: Expression, steps: Sequence[Positions]) -> ContractionPath:
+def _path(expression: EinsumExpression, steps: Sequence[Positions]) -> ContractionPath:
     left = list(expression.operands)
     made: list[Contraction] = []
 
@@ -363,7 +358,7 @@ def sliced_path(path: ContractionPath, memory: int) -> tuple[list[str], Contract
         for name in {name for step in rest.steps if rest.needed(step) == most for own in step.inputs for name in own}:
             if name not in output and all(own.count(name) < 2 for own in operands):
                 others = tuple(tuple(other for other in own if other != name) for own in operands)
-                made = _path(Expression(others, output, sizes), [step.positions for step in path.steps])
+                made = _path(EinsumExpression(others, output, sizes), [step.positions for step in path.steps])
                 slices = _cells_of([*names, name], sizes)
                 if slices <= MOST_SLICES and made.joined * slices <= 2 * path.joined:
                     found.append((max(map(made.needed, made.steps)), name, made))
@@ -383,7 +378,7 @@ def _cells_of(names: Sequence[str] | set[str] | frozenset[str], sizes: Mapping[s
     return math.prod(sizes[name] for name in names)
 
 
-def _greedy_steps(expression: Expression, rows: Sequence[int], by_joins: bool = False) -> list[Positions]:
+def _greedy_steps(expression: EinsumExpression, rows: Sequence[int], by_joins: bool = False) -> list[Positions]:
     """Pairs whose result has the fewest estimated rows beyond those of the pair; or with those of their join."""
     sizes = expression.sizes
     left = {number: frozenset(names) for number, names in enumerate(expression.operands)}
@@ -423,7 +418,7 @@ def _greedy_steps(expression: Expression, rows: Sequence[int], by_joins: bool = 
     return steps
 
 
-def _steps_along_order(expression: Expression) -> list[Positions]:
+def _steps_along_order(expression: EinsumExpression) -> list[Positions]:
     """Buckets along a greedy elimination order: the operands of an index two at a time, the smallest first."""
     names = list(expression.sizes)
     number = {name: i for i, name in enumerate(names)}

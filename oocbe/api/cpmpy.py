@@ -39,8 +39,7 @@ from oocbe.errors import LimitError, UnsupportedError
 from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
 from oocbe.formats.xcsp_reading import has_a_row
 from oocbe.formats.xcsp_relations import Relations
-from oocbe.formats.xcsp_tables import STAR, as_indices
-from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, Variables
+from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, STAR, Variables, as_indices
 from oocbe.model.compact_problem import ShortTable
 from oocbe.model.parts import Function, LinearConstraint
 from oocbe.model.problem import Problem

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oocbe.api.contraction import (
     ContractionPath,
     Contractions,
-    Expression,
+    EinsumExpression,
     Positions,
     cells_along,
     path_of,
@@ -92,7 +92,7 @@ def einsum(
     """
     chosen = _semiring(semiring)
     arrays = [_as_operand(operand) for operand in operands]
-    parsed = Expression.parse(expression, [_shape(a) for a in arrays])
+    parsed = EinsumExpression.parse(expression, [_shape(a) for a in arrays])
     path = path_of(parsed, optimize)
     label = _labelling(arrays, parsed.output)
     named = zip(arrays, parsed.operands, strict=True)
@@ -144,7 +144,7 @@ def einsum_path(expression: str, *operands: Any, optimize: str | Sequence[Positi
     UsageError : an expression or steps that do not fit the operands.
     """
     shapes = [operand if isinstance(operand, tuple) else _shape(_as_operand(operand)) for operand in operands]
-    return path_of(Expression.parse(expression, shapes), optimize)
+    return path_of(EinsumExpression.parse(expression, shapes), optimize)
 
 
 def _semiring(name: str | Semiring) -> Semiring:
@@ -178,7 +178,7 @@ def _is_dense_float(array: Any) -> bool:
 
 
 def _by_slices(
-    sliced: Sequence[str], whole: Expression, path: ContractionPath, arrays: Sequence[NDArray[Any]],
+    sliced: Sequence[str], whole: EinsumExpression, path: ContractionPath, arrays: Sequence[NDArray[Any]],
     semiring: Semiring, memory: int, backend: str | None,
 ) -> NDArray[Any]:  # fmt: skip
     """The result of dense operands, along a path for each combination of values of the sliced indices."""
@@ -318,7 +318,7 @@ def _array(made: Any, output: Sequence[str], memory: int) -> NDArray[Any]:
     return cells_along(made, output).copy()
 
 
-def _sparse(rows: Table, expression: Expression, operands: Sequence[Any]) -> Any:
+def _sparse(rows: Table, expression: EinsumExpression, operands: Sequence[Any]) -> Any:
     """Rows as a sparse array of the kind of the first operand; the table if that is a table."""
     first = next((operand for operand in operands if _is_sparse(operand)), None)
     if first is None:

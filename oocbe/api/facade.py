@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from oocbe.elimination.observer import check_observer
+from oocbe.elimination.observer import Observer, check_observer
 from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
@@ -21,7 +21,6 @@ from oocbe.runtime.memory import MemoryLimit
 if TYPE_CHECKING:
     from distributed import Client
 
-    from oocbe.elimination.observer import Observer
     from oocbe.elimination.plan.plan import Plan
     from oocbe.formats import Model
     from oocbe.formats.solutions import Hint, Verdict

@@ -1,6 +1,6 @@
 """A tree of bounds: depth-first search with dual ascent, whose nodes keep what their bounds are sums of.
 
-The ascent is that of :mod:`oocbe.bounds.local_polytope`; forbidden tuples cost a little more than a limit, so that
+The ascent is that of :mod:`oocbe.bounds.bounds`; forbidden tuples cost a little more than a limit, so that
 every conclusion is a bound. A node removes the values whose reduced cost is too great, and ascends again without them.
 Then it splits the values of a variable: in halves where they are many, as one bound excludes a half, otherwise into the
 cheapest one and the others. Branching is *strong*: the parts of some variables are tried. The trees are small, as those
@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.bounds.forbidden import Row
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, lower_shares, sweep
 from oocbe.bounds.row_tables import network_of
-from oocbe.bounds.rows import Row
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import check_deadline, current_flag, suppressed_limit
@@ -76,7 +76,7 @@ class Node(NamedTuple):
     bound: int
 
 
-class Tree(NamedTuple):
+class BoundTree(NamedTuple):
     """A node and its children.
 
     steps : bounds, each with the values that are removed by it; at a leaf, the last one exceeds the limit. parts : a
@@ -86,7 +86,7 @@ class Tree(NamedTuple):
 
     steps: list[tuple[Node, list[int]]]
     parts: tuple[list[int], ...] = ()
-    children: tuple[Tree, ...] = ()
+    children: tuple[BoundTree, ...] = ()
 
 
 class BoundSearch:
@@ -129,7 +129,7 @@ class BoundSearch:
         self._costs, self._barred = self._scale * costs, np.zeros(len(costs), dtype=np.uint8)
         self._barred[list(barred)] = 1
 
-    def tree(self) -> tuple[Node, Tree | None]:
+    def tree(self) -> tuple[Node, BoundTree | None]:
         """The root, and its tree; None where the search reached a limit."""
         node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred, self._first_factors())
         root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
@@ -138,7 +138,7 @@ class BoundSearch:
             tree = self._below(root, node, self._barred, 0)
         return root, tree
 
-    def _below(self, start: Node, before: Node, removed: NDArray[np.uint8], depth: int) -> Tree | None:
+    def _below(self, start: Node, before: Node, removed: NDArray[np.uint8], depth: int) -> BoundTree | None:
         """The tree below a node; before : the latest one among the steps."""
         node, steps, values = start, list[tuple[Node, list[int]]](), [-1]
         while values:
@@ -151,17 +151,17 @@ class BoundSearch:
                 steps.append((before, values))
                 removed, self._left = removed | dear, self._left - max(NUMBERS, len(node.shares))
         if node.bound > self._limit:
-            return Tree(steps)
+            return BoundTree(steps)
         if self._left < 0 or depth >= DEEPEST or working_time() > self._end:
             return None
-        parts, children = self._chosen(node, removed), list[Tree]()
+        parts, children = self._chosen(node, removed), list[BoundTree]()
         for part in parts[::-1]:
             found = self._below(node, before, self._without(removed, part), depth + 1)
             if found is None:
                 return None
             self._weight[np.searchsorted(self._first, part[0], side="right") - 1] += not found.parts
             children.append(found)
-        return Tree(steps, parts, tuple(children)) if parts else None
+        return BoundTree(steps, parts, tuple(children)) if parts else None
 
     def _without(self, removed: NDArray[np.uint8], values: list[int]) -> NDArray[np.uint8]:
         made = removed.copy()

@@ -1,9 +1,18 @@
-"""Forbidden sets of literals: single values, pairs of values, and larger partial assignments.
+"""Inequalities over literals (:class:`Row`), and forbidden sets of literals: values, pairs, larger assignments.
 
 A *literal* is a (variable, value) pair; literals are numbered in order. Forbidden sets come from hard constraints,
 from tuples missing in incomplete functions, and, under an upper bound, from tuples too costly for the minima of all
 other functions to compensate. Of each part only the *minimal* forbidden partial tuples are kept: a ternary constraint
 that forbids (a, b, c) for every c forbids the pair (a, b).
+
+Costly tuples have finite costs so large that relaxations treat them as forbidden, up to their excess cost. Many files
+write hard constraints as large costs, and a linear program over cliques of forbidden pairs is far tighter
+than any relaxation of single functions. So such a function is split: ``f >= capped f + Σ excess of its costly
+tuples``. The capped function is relaxed as any other. Inequalities are derived as if costly tuples were forbidden.
+If an assignment contains some of them, the left-hand side exceeds the right by at most the largest coefficient per
+tuple: without one literal of each, nothing forbidden remains. So an inequality with multiplier y is a valid bound if
+each costly tuple among its literals can pay ``y * largest coefficient``; the payments of one tuple for all
+inequalities together must not exceed its excess. (The older certificate format calls such tuples *dear*.)
 """
 
 from __future__ import annotations
@@ -11,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,6 +33,47 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline, looked
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A valid inequality: the sum of coefficients of true literals is at most the right-hand side.
+
+    literals : int64, ascending. coefficients : int64. right_hand_side : integer. kind : what the row is called.
+    number : of the problem's linear constraint that the row is, -1 where it is none.
+    """
+
+    literals: NDArray[np.int64]
+    coefficients: NDArray[np.int64]
+    right_hand_side: int
+    kind: str = "row"
+    number: int = -1
+
+    @classmethod
+    def of(cls, literals: Sequence[int] | NDArray[np.int64], right_hand_side: int, kind: str) -> Row:
+        """Row with coefficients of one."""
+        chosen = np.sort(np.asarray(literals, dtype=np.int64))
+        return cls(chosen, np.ones(len(chosen), dtype=np.int64), right_hand_side, kind)
+
+    @classmethod
+    def of_linear(cls, constraint: LinearConstraint, number: int, first: Sequence[int] | NDArray[np.int64]) -> Row:
+        """A linear constraint; first : literal of each variable."""
+        literals = np.array([x for v in constraint.scope for x in range(first[v], first[v + 1])], dtype=np.int64)
+        coefficients = np.concatenate([np.zeros(0, dtype=np.int64), *constraint.coefficients])
+        order = np.argsort(literals)
+        order = order[coefficients[order] != 0]
+        return cls(literals[order], coefficients[order], constraint.capacity, "linear", number)
+
+    @cached_property
+    def largest(self) -> int:
+        """Largest absolute value of a coefficient or of the right-hand side."""
+        ends = (int(self.coefficients.min(initial=0)), int(self.coefficients.max(initial=0)))
+        return max(-ends[0], ends[1], abs(self.right_hand_side))
+
+    def key(self) -> tuple[bytes, bytes, int]:
+        """Equal for equal inequalities."""
+        return self.literals.tobytes(), self.coefficients.tobytes(), self.right_hand_side
+
 
 LARGEST_PART = 1 << 16
 """Maximum number of cells of a function or constraint in the search for forbidden tuples; larger ones are skipped."""
@@ -348,3 +398,102 @@ class SingleValues(NamedTuple):
 
 def _of_one_variable(parts: Sequence[Function | Constraint]) -> NDArray[np.int64]:
     return np.array([number for number, part in enumerate(parts) if len(part.scope) == 1], dtype=np.int64)
+
+
+COSTLY = 2
+"""A tuple is costly if its cost exceeds its function's minimum by this multiple of the largest saving of one
+variable."""
+
+BLOCK = 1 << 22
+"""Maximum number of (row, tuple) pairs in one batch."""
+
+
+@dataclass(frozen=True)
+class CostlyTuples:
+    """Costly tuples as sets of literals, one array for each size.
+
+    sets : int64 (tuples, size). excess : int64 (tuples,), in fixed point: the maximum payment of each tuple.
+    """
+
+    sets: tuple[NDArray[np.int64], ...] = ()
+    excess: tuple[NDArray[np.int64], ...] = ()
+
+    def payable(
+        self, rows: Sequence[Row], multipliers: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Multipliers in fixed point, lowered until all costly tuples can pay, and a mask of the rows that use them."""
+        depends = np.zeros(len(rows), dtype=bool)
+        is_derived = np.array(
+            [row.kind != "linear" and int(row.coefficients.min(initial=1)) > 0 for row in rows], dtype=bool
+        )
+        if not self.sets or not len(rows):
+            return multipliers, depends
+        named = [row.literals for row in rows] + [sets.ravel() for sets in self.sets]
+        literals = 1 + int(np.concatenate(named).max())
+        contains = np.zeros((literals, len(rows)), dtype=bool)
+        for number, row in enumerate(rows):
+            if is_derived[number]:  # linear constraints, and rows about removed values, depend on no tuple
+                contains[row.literals, number] = True
+        largest = np.array([max(1, int(row.coefficients.max(initial=1))) for row in rows], dtype=np.int64)
+        charges = (multipliers * largest).astype(np.float64)
+        factor = np.ones(len(rows))
+        for sets, excess in zip(self.sets, self.excess, strict=True):
+            step = max(1, BLOCK // len(rows))
+            for begin in range(0, len(sets), step):
+                part, can_pay = sets[begin : begin + step], excess[begin : begin + step]
+                holds = contains[part].all(axis=1)
+                depends |= holds.any(axis=0)
+                load = holds @ charges
+                # The factor 1 - 1e-9 covers rounding: loads are floating-point sums of positive numbers.
+                share = np.minimum(1.0, can_pay * (1 - 1e-9) / np.maximum(load, 1.0))
+                lowest = np.where(holds, share[:, None], 1.0).min(axis=0, initial=1.0)
+                factor = np.minimum(factor, lowest)
+        lowered = np.floor(multipliers * factor).astype(np.int64)
+        return np.where(factor < 1, lowered, multipliers), depends
+
+
+def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, CostlyTuples]:
+    """The problem with its costly tuples capped, and these tuples with their excess cost."""
+    if not problem.is_integral:
+        return problem, CostlyTuples()
+    threshold = COSTLY * largest_saving(problem)
+    if threshold == 0:
+        return problem, CostlyTuples()
+    first = starts_of(problem.sizes)
+    limits = cost_limits(problem)
+    functions = list(problem.functions)
+    found: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
+    for number, f in enumerate(problem.functions):
+        check_deadline()
+        if len(f.scope) < 2 or math.prod(problem.sizes[v] for v in f.scope) > LARGEST_PART:
+            continue
+        values, permitted = f.to_array(problem.sizes)
+        if limits:
+            permitted = permitted & (values < limits[number])
+        if not permitted.any():
+            continue
+        least = int(values[permitted].min())
+        is_costly = permitted & (values > least + threshold)
+        if not is_costly.any():
+            continue
+        cap = int(values[permitted & ~is_costly].max())
+        tuples = np.argwhere(is_costly)
+        excess = fixed_point.down(values[is_costly]) - int(fixed_point.down(cap))
+        found.setdefault(len(f.scope), []).append((first[list(f.scope)] + tuples, excess))
+        feasible = f.to_array(problem.sizes)[1]
+        capped = np.where(is_costly, cap, values)
+        functions[number] = Function(f.scope, np.argwhere(feasible), capped[feasible])
+    sets = tuple(np.concatenate([s for s, _ in group]) for _, group in sorted(found.items()))
+    excess_of = tuple(np.concatenate([e for _, e in group]) for _, group in sorted(found.items()))
+    return replace(problem, functions=tuple(functions)), CostlyTuples(sets, excess_of)
+
+
+def largest_saving(problem: Problem) -> int:
+    """Maximum saving from a change of one variable in the functions over it alone."""
+    totals = [np.zeros(size, dtype=np.int64) for size in problem.sizes]
+    for f in problem.functions:
+        if len(f.scope) == 1:
+            values, feasible = f.to_array(problem.sizes)
+            if feasible.any():
+                totals[f.scope[0]] += np.where(feasible, values, values[feasible].min())
+    return max((int(total.max() - total.min()) for total in totals), default=0)

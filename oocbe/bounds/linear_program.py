@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.rows import Row
+from oocbe.bounds.forbidden import Row
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.interruption import current

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.bound_tree import NEVER, SCALE, BoundSearch, Node, Tree
-from oocbe.bounds.rows import Row as LinearRow
+from oocbe.bounds.bound_tree import NEVER, SCALE, BoundSearch, BoundTree, Node
+from oocbe.bounds.forbidden import Row as LinearRow
 from oocbe.certificates.cutting_planes import Line
 from oocbe.certificates.opb import Formula, Row
 from oocbe.model.row_numbers import MOST_AXES
@@ -82,7 +82,7 @@ class Shifts(NamedTuple):
     linear: list[int]
     excluded: dict[tuple[int, int], int]
     root: Node
-    tree: Tree | None
+    tree: BoundTree | None
 
 
 class Effort(NamedTuple):
@@ -267,7 +267,7 @@ class ShiftedCosts:
 
     def _close(
         self,
-        tree: Tree,
+        tree: BoundTree,
         above: list[tuple[Node | None, list[int], list[str]]],
         reasons: list[Removed],
         chosen: list[str],

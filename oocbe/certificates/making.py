@@ -12,15 +12,14 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.bounds import Conflicts, conflicts_of
-from oocbe.bounds.costly_tuples import COSTLY, CostlyTuples, largest_saving
 from oocbe.bounds.estimators import minimum_terms
-from oocbe.bounds.rows import Row
+from oocbe.bounds.forbidden import COSTLY, CostlyTuples, Row, largest_saving
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members, read
 from oocbe.certificates.tables import nothing_better
 from oocbe.elimination.orders.order import search_orders
@@ -29,13 +28,11 @@ from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats.files import read_bytes, without_compression, write_bytes
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
+from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.interruption import listening
-
-if TYPE_CHECKING:
-    from oocbe.model.results.result import Result
-    from oocbe.model.settings.options import SolveOptions
 
 ROW_WORK = 4_000
 """Node limit of the check of a row (some 0.05 s); rows beyond it are left out."""

@@ -56,8 +56,6 @@ ended_with: int | None = None
 class Terminated(BaseException):
     """SIGTERM or SIGHUP arrived; raised so that temporary files are removed, as after Ctrl-C.
 
-    Attributes
-    ----------
     number : of the signal.
     """
 

@@ -51,7 +51,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
     """
     from oocbe.elimination.runs.run_directory import describe_run
     from oocbe.errors import UsageError
-    from oocbe.junction_trees.stored_problem import is_tree
+    from oocbe.junction_trees.stored.folder import is_tree
     from oocbe.tables.folder_lock import LOCK_NAME
     from oocbe.tables.group import is_table
     from oocbe.tables.stored_complete import open_table

@@ -67,9 +67,9 @@ COMMANDS = {
     "stress": _Command("synth", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
     "simulate": _Command("trace", "simulate", "oocbe simulate --workers 1000 --pieces run.json.gz --times 1000"),
-    "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),
+    "warm-up": _Command("doctor", "warm_up", "oocbe warm-up"),
     "doctor": _Command("doctor", "doctor", "oocbe doctor --json"),
-    "completion": _Command("warm_up", "completion", "oocbe completion bash > completions/oocbe"),
+    "completion": _Command("doctor", "completion", "oocbe completion bash > completions/oocbe"),
     "synth": _Command("synth", "synth_app"),
 }
 """Commands by name, in the order of the help."""

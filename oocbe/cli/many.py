@@ -16,11 +16,11 @@ from oocbe.cli.flags import check_targets
 from oocbe.cli.output import begin, defer_signals, failure, note, seconds, warn, wrapped
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
+from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.interruption import current
 
 if TYPE_CHECKING:
     from oocbe.api.tasks.many import Outcome
-    from oocbe.model.settings.options import SolveOptions
 
 
 COLUMNS = ("file", "status", "value", "bound", "seconds", "exit code", "error")

@@ -25,18 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.counting.formula import Formula, solver_of
-from oocbe.counting.kernels.cpu.components import evict, index_entries
-from oocbe.counting.kernels.cpu.count_models import (
-    ARENA_FULL,
-    CACHE_FULL,
-    DONE,
-    PAUSED,
-    PROPAGATE,
-    UNSATISFIABLE,
-    count_models,
-)
-from oocbe.counting.kernels.cpu.solver_state import (
+from oocbe.counting.kernels.cpu.clause_learning import (
     COMPONENTS,
     CONFLICTS,
     DECISIONS,
@@ -49,6 +38,18 @@ from oocbe.counting.kernels.cpu.solver_state import (
     Residues,
     Solver,
 )
+from oocbe.counting.kernels.cpu.count_models import (
+    ARENA_FULL,
+    CACHE_FULL,
+    DONE,
+    PAUSED,
+    PROPAGATE,
+    UNSATISFIABLE,
+    count_models,
+    evict,
+    index_entries,
+)
+from oocbe.counting.presolve import Formula, solver_of
 from oocbe.errors import ResourceError
 from oocbe.runtime.deadline import check_deadline
 

@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from oocbe.bounds.mini_buckets.mini_buckets import ULP
-from oocbe.bounds.mini_buckets.mini_buckets_partition import by_scope, parts_of
+from oocbe.bounds.mini_buckets.mini_buckets import ULP, by_scope, parts_of
 from oocbe.dcop.pseudo_trees import PseudoTree
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.bucket_message import MessageMaker

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import OocbeError, UnsupportedError, amount
-from oocbe.formats.lexer import Lexer
-from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Text
+from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Lexer, Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
@@ -52,7 +51,7 @@ TOKENS = re.compile(
 
 
 @dataclass
-class Network:
+class BeliefNetwork:
     """A network that is being read: its variables, their numbers by name, and the function of each.
 
     what : name of a variable in messages. values : numbers of each variable's labels.
@@ -83,7 +82,7 @@ class Network:
 
 
 @dataclass
-class TokenNetwork(Network):
+class TokenNetwork(BeliefNetwork):
     """A network that is read token by token; by_default : probabilities that no number of the file stands for."""
 
     lexer: Lexer = field(kw_only=True)

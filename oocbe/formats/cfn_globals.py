@@ -32,8 +32,7 @@ import numpy as np
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.cost_tables import parts_of
 from oocbe.formats.global_costs import Decomposed, GlobalReader, ListedCosts
-from oocbe.formats.lexer import Lexer, parse_number
-from oocbe.formats.text import Text
+from oocbe.formats.text import Lexer, Text, parse_number
 from oocbe.formats.wcsp import read_global
 from oocbe.model.parts import Constraint, Function, Variable
 

@@ -43,7 +43,7 @@ class ExpressionError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Expression:
+class PythonExpression:
     """An expression. ``names`` are its variables, in the order in which they first appear."""
 
     names: tuple[str, ...]
@@ -66,7 +66,7 @@ class Expression:
         return found
 
 
-def parse_expression(text: str) -> Expression:
+def parse_expression(text: str) -> PythonExpression:
     """Read an expression, or a body of ``if`` and ``return``; ExpressionError where it has anything else."""
     if len(text) > LONGEST:
         raise ExpressionError(f"an expression of {len(text):,} characters, expected at most {LONGEST:,}")
@@ -85,7 +85,7 @@ def parse_expression(text: str) -> Expression:
         if isinstance(error, ExpressionError):
             raise
         raise ExpressionError(f"no expression that can be read ({type(error).__name__})") from None
-    return Expression(tuple(reader.names), evaluate)
+    return PythonExpression(tuple(reader.names), evaluate)
 
 
 def _number(value: object) -> int | float:

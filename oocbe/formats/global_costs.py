@@ -11,7 +11,7 @@ constraints on pairs.
 
 Readers of these functions share the words after a keyword, costs, and counts that have a price
 (:class:`GlobalReader`). Keywords of a subject are read by functions of their own
-(:mod:`oocbe.formats.global_counts`, :mod:`oocbe.formats.global_walks`), which :mod:`oocbe.formats.wcsp` collects.
+(:mod:`oocbe.formats.global_counts`, :mod:`oocbe.formats.global_counts`), which :mod:`oocbe.formats.wcsp` collects.
 """
 
 from __future__ import annotations
@@ -221,15 +221,10 @@ POWERS = {"lin": 1, "var": 1, "dec": 1, "quad": 2}
 class GlobalReader:
     """The words of one function, from its keyword on, and where its parts are added.
 
-    Parameters
-    ----------
     text : the file. cursor : the token of the keyword. scope : of the function.
     whole : takes the parts. unit : what a cost of 1 is in the costs of the text.
     has_negative_costs : whether ``wregular`` may have such.
     labels : names of the values of each of the file's variables, where they have any.
-
-    Attributes
-    ----------
     sizes : of the scope's variables. cursor : the next token.
     """
 

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import amount
 from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, TokenNetwork
-from oocbe.formats.lexer import Lexer
-from oocbe.formats.text import LARGEST_TABLE, Text
+from oocbe.formats.text import LARGEST_TABLE, Lexer, Text
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline

@@ -30,8 +30,7 @@ import numpy as np
 from oocbe.errors import UnsupportedError
 from oocbe.formats.cost_tables import refuse_bounds
 from oocbe.formats.count_questions import CountQuestions
-from oocbe.formats.lexer import MOST_DIGITS, Lexer
-from oocbe.formats.text import LARGEST_VARIABLE, LOOK_STEP, Text
+from oocbe.formats.text import LARGEST_VARIABLE, LOOK_STEP, MOST_DIGITS, Lexer, Text
 from oocbe.model.linear_system import LinearSystem, as_numbers, needs_integers
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
@@ -274,9 +273,6 @@ class _OpbReader:
         return int(word)
 
 
-Terms = dict[tuple[int, ...], int | float]
-
-
 def parse_qpbo(text: Text) -> Problem:
     """Read a problem; FormatError with the line where it is malformed."""
     count = text.integer(0, "the number of variables", -LARGEST_VARIABLE, LARGEST_VARIABLE)
@@ -285,7 +281,7 @@ def parse_qpbo(text: Text) -> Problem:
         found = (len(text) - 2) // 3
         raise text.error(len(text), f"the file ends after {found} coefficients, expected {abs(entries)}")
     text.expect_end(2 + 3 * abs(entries), f"{abs(entries)} coefficients")
-    terms: Terms = {}
+    terms: dict[tuple[int, ...], int | float] = {}
     for token in looked(range(2, 2 + 3 * abs(entries), 3), LOOK_STEP):
         i, j = (text.integer(token + k, "a variable", 1, abs(count)) - 1 for k in (0, 1))
         place = token + 2

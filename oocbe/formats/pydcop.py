@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.cost_tables import MOST_VALUES, CostTable, cost_tables, parts_of_listed
-from oocbe.formats.expressions import KNOWN_FUNCTIONS, Expression, ExpressionError, parse_expression
+from oocbe.formats.expressions import KNOWN_FUNCTIONS, ExpressionError, PythonExpression, parse_expression
 from oocbe.formats.text import Text
 from oocbe.formats.yaml_nodes import Node, Scalar, parse_yaml, resolved
 from oocbe.model.dcop import Dcop
@@ -229,7 +229,7 @@ class _PydcopReader:
         return (template, tuple(id(self._variables[name]) for name in written)), list(written)
 
     def _evaluated(
-        self, expression: Expression, what: str, node: Node, names: Sequence[str], domains: Sequence[_Domain]
+        self, expression: PythonExpression, what: str, node: Node, names: Sequence[str], domains: Sequence[_Domain]
     ) -> list[int | float]:
         """The value of every assignment, the last variable changing fastest."""
         found = []

@@ -98,20 +98,20 @@ _FORMATS = (
         _late("bif", "parse"),
         _late("bif", "render"),
     ),
-    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn_writer", "render")),
+    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn", "render")),
     Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
     Format("lg", "UAI networks with logarithms as entries", _late("uai", "parse_logarithms")),
     Format(
         "lp",
         "linear and mixed-integer programs in CPLEX's LP form",
         _late("lp", "parse"),
-        render_system=_late("linear_program_writer", "render_lp"),
+        render_system=_late("lp", "render_lp"),
     ),
     Format(
         "mps",
         "linear and mixed-integer programs",
         _late("mps", "parse"),
-        render_system=_late("linear_program_writer", "render_mps"),
+        render_system=_late("lp", "render_mps"),
     ),
     Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
     Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
@@ -213,7 +213,7 @@ def error_context(path: str | Path, work: str = "reading") -> Iterator[None]:
 def as_problem(model: Model) -> Problem:
     """The problem with finite domains and all rows written out; UnsupportedError where there is none."""
     if isinstance(model, LinearSystem):
-        from oocbe.model.linear_problem import problem_of  # with fractions, which other models do without
+        from oocbe.model.linear_system import problem_of  # with fractions, which other models do without
 
         return problem_of(model)
     if isinstance(model, Dcop):

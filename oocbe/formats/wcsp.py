@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.formats import global_counts, global_walks
+from oocbe.formats import global_counts
 from oocbe.formats.cost_tables import parts_of
 from oocbe.formats.global_costs import Decomposed, GlobalReader
 from oocbe.formats.text import LARGEST_DOMAIN, Text
@@ -318,15 +318,15 @@ KEYWORDS: dict[str, Callable[[GlobalReader], None]] = {
     "knapsackv": global_counts.knapsack_by_triplets,
     "wsum": global_counts.total,
     "wvarsum": global_counts.total_variable,
-    "sregular": global_walks.regular,
-    "sregulardp": global_walks.regular,
-    "wregular": global_walks.regular_weighted,
-    "sgrammar": global_walks.grammar,
-    "sgrammardp": global_walks.grammar,
-    "max": global_walks.largest,
-    "smaxdp": global_walks.largest,
-    "MST": global_walks.spanning_tree,
-    "smstdp": global_walks.spanning_tree,
+    "sregular": global_counts.regular,
+    "sregulardp": global_counts.regular,
+    "wregular": global_counts.regular_weighted,
+    "sgrammar": global_counts.grammar,
+    "sgrammardp": global_counts.grammar,
+    "max": global_counts.largest,
+    "smaxdp": global_counts.largest,
+    "MST": global_counts.spanning_tree,
+    "smstdp": global_counts.spanning_tree,
     **dict.fromkeys(global_counts.RELATIONS, global_counts.relation),
     "disj": global_counts.disjunction,
     "sdisj": global_counts.disjunction_special,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
 from oocbe.formats.xcsp_reading import Reading
 from oocbe.formats.xcsp_relations import Condition
-from oocbe.formats.xcsp_tables import read_tuples
+from oocbe.formats.xcsp_variables import read_tuples
 
 MOST_PAIRS = 2**20
 """Pairs of values, or of variables, that one constraint may take."""

@@ -28,10 +28,8 @@ from oocbe.formats.xcsp_expressions import (
     parse,
     variable,
 )
-from oocbe.formats.xcsp_relation_tables import RelationTables
-from oocbe.formats.xcsp_relations import COMPARISONS, Condition, Relations
-from oocbe.formats.xcsp_tables import STAR
-from oocbe.formats.xcsp_variables import Variables, read_integer, read_range
+from oocbe.formats.xcsp_relations import COMPARISONS, Condition, Relations, RelationTables
+from oocbe.formats.xcsp_variables import STAR, Variables, read_integer, read_range
 from oocbe.formats.xml import Element
 
 MOST_REPEATS = 2**22

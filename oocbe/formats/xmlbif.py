@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, amount
-from oocbe.formats.bif import MOST_DIMENSIONS, Network
+from oocbe.formats.bif import MOST_DIMENSIONS, BeliefNetwork
 from oocbe.formats.text import LARGEST_TABLE, Text
 from oocbe.formats.xml import Element, parse_xml
 from oocbe.model.parts import Function
@@ -54,7 +54,7 @@ def parse(text: Text, root: Element) -> Problem:
 
     FormatError with the line where it is malformed; UnsupportedError for what is no chance node, or too large.
     """
-    whole, network = root.needed("NETWORK"), Network("variable")
+    whole, network = root.needed("NETWORK"), BeliefNetwork("variable")
     for element in whole.children:
         if element.tag == "VARIABLE":
             network.add(*_variable(element), element.error)
@@ -82,7 +82,7 @@ def _variable(element: Element) -> tuple[str, list[str]]:
     return name, labels
 
 
-def _read_definition(network: Network, element: Element) -> None:
+def _read_definition(network: BeliefNetwork, element: Element) -> None:
     """Read what is probable for a variable given its parents."""
     check_deadline()
     scopes: dict[str, list[int]] = {"FOR": [], "GIVEN": []}
@@ -113,7 +113,7 @@ def word_of(element: Element) -> str:
     return " ".join(element.text.decode("utf-8", "replace").split())
 
 
-def checked_shape(network: Network, scope: Sequence[int], element: Element) -> tuple[int, ...]:
+def checked_shape(network: BeliefNetwork, scope: Sequence[int], element: Element) -> tuple[int, ...]:
     """Sizes of some variables, unless a table over them is too large."""
     shape = tuple(network.variables[v].size for v in scope)
     if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
@@ -158,7 +158,7 @@ def parse_xdsl_root(text: Text, root: Element) -> Problem:
     for child in root.children:
         if child.tag not in ("nodes", *PASSED_OVER):
             raise child.unsupported(f"<{child.tag}> in a network")
-    whole, network = root.needed("nodes"), Network("node")
+    whole, network = root.needed("nodes"), BeliefNetwork("node")
     for node in whole.children:
         network.add(*_state_variable(node), node.error)
     if not network.variables:
@@ -189,7 +189,7 @@ def _state_variable(node: Element) -> tuple[str, list[str]]:
     return name, labels
 
 
-def _function(network: Network, node: Element, child: int, backwards: bool) -> Function:
+def _function(network: BeliefNetwork, node: Element, child: int, backwards: bool) -> Function:
     """Conditional probabilities of a node given its parents."""
     check_deadline()
     name = network.variables[child].name
@@ -211,7 +211,7 @@ def _function(network: Network, node: Element, child: int, backwards: bool) -> F
     return Function.from_array(scope, table, infeasible=0.0)
 
 
-def _certain(network: Network, element: Element, child: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _certain(network: BeliefNetwork, element: Element, child: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Probabilities of a node that its parents determine."""
     states, known, name = word_of(element).split(), network.values[child], network.variables[child].name
     count = math.prod(shape[:-1])

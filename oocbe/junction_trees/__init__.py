@@ -13,6 +13,6 @@ the cliques: 0.76 % for water, 36 % for munin2. Maps from each row to its row of
 so that a sweep only multiplies and adds, without searching.
 
 Compiling and sweeping are separate: :class:`oocbe.junction_trees.compiled.CompiledTree` is immutable, a
-:class:`oocbe.junction_trees.calibration.Calibration` holds one case, and :mod:`oocbe.junction_trees.batches` sweeps
+:class:`oocbe.junction_trees.query_engine.Calibration` holds one case, and :mod:`oocbe.junction_trees.batches` sweeps
 over blocks of cases. :class:`oocbe.junction_trees.tree.JunctionTree` is their public interface.
 """

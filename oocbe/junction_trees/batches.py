@@ -1,8 +1,9 @@
-"""Many cases at once, in blocks of cases that are swept together.
+"""Many cases at once, in blocks of cases that are swept together, and answers by names and labels.
 
 A joint posterior of several variables needs no common clique. The variable with the largest domain is the target, and
 the others are observed: one extra case for each combination of their values. The joint posterior is the target's
-posterior times the probability of that evidence relative to the case."""
+posterior times the probability of that evidence relative to the case.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
-from oocbe.junction_trees.answers import labels_of
+from oocbe.junction_trees.case_sweeps import swept, takes_device
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
-from oocbe.junction_trees.costs import group_limit, group_work
-from oocbe.junction_trees.device_sweeps import swept, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.query_elimination.answer import answer_cases
+from oocbe.junction_trees.query_elimination.answer import answer_cases, group_limit, group_work
 from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.model.names import value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import available_memory
@@ -34,6 +34,73 @@ from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.html import first_words
 from oocbe.runtime.pictures.shown import Shown
+
+
+def labels_of(variable: Variable) -> list[str]:
+    """The labels of all values."""
+    return [variable.label(i) for i in range(variable.size)]
+
+
+@dataclass(frozen=True, eq=False)
+class Assignments(Framed):
+    """Assignments of some variables, such as samples: a row each. ``rows["rain"]`` has a variable's labels.
+
+    Attributes
+    ----------
+    variables : of the columns. indices : int64 (rows, variables), value indices; -1 where a case is impossible.
+    """
+
+    variables: tuple[Variable, ...]
+    indices: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """The labels of a variable, text or None (rows,); UsageError for an unknown name."""
+        v = variable_index(Problem(self.variables), name)
+        return np.array([*labels_of(self.variables[v]), None], dtype=object)[self.indices[:, v]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.indices, dtype=dtype, copy=copy)
+
+    def _columns(self) -> Iterable[tuple[str, Any]]:
+        return ((v.name, (own, labels_of(v))) for v, own in zip(self.variables, self.indices.T, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Assignments: {len(self):,} rows of {len(self.variables):,} variables>"
+
+
+@dataclass(frozen=True, eq=False)
+class Factor(Framed):
+    """Numbers over a scope, such as a posterior: ``factor["wet", "yes"]`` has one, by a label or position each.
+
+    Attributes
+    ----------
+    variables : of the axes. values : float64, an axis for each variable, in their order.
+    what : the name of the numbers in a data frame, which has a row for each assignment.
+    """
+
+    variables: tuple[Variable, ...]
+    values: NDArray[np.float64]
+    what: str = "probability"
+
+    def __getitem__(self, labels: object) -> float:
+        """The number of an assignment; UsageError for an unknown label, ValueError for a wrong number of them."""
+        given = labels if isinstance(labels, tuple) else (labels,)
+        return float(self.values[tuple(value_index(v, x) for v, x in zip(self.variables, given, strict=True))])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def _columns(self) -> Iterable[tuple[str, Any]]:
+        axes = np.indices(self.values.shape).reshape(len(self.variables), self.values.size)
+        yield from ((v.name, (own, labels_of(v))) for v, own in zip(self.variables, axes, strict=True))
+        yield self.what, self.values.ravel()
+
+    def __repr__(self) -> str:
+        return f"<{self.what} of {', '.join(v.name for v in self.variables)}: {self.values.size:,} numbers>"
+
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are correct up to rounding, or its evidence has probability 0."""
@@ -109,7 +176,7 @@ def sweep_cases(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
-    backend : for sweeps over rows in memory, see :func:`oocbe.junction_trees.device_sweeps.takes_device`.
+    backend : for sweeps over rows in memory, see :func:`oocbe.junction_trees.case_sweeps.takes_device`.
 
     Raises ResourceError: the device has no room for the tree and a few cases; TimeLimitError: the deadline passed.
     """

@@ -41,8 +41,7 @@ from oocbe.formats.files import read_bytes, without_compression
 from oocbe.formats.solutions import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.formats.text import Text
 from oocbe.formats.uai import parse_samples
-from oocbe.junction_trees.answers import labels_of
-from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
+from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult, labels_of
 from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.names import unknown_variable, value_index

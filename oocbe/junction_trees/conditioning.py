@@ -24,7 +24,13 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
-from oocbe.junction_trees.dense_factors import MOST_CELLS, DenseFactor, adds_up_to_one, dense_factor, relevant
+from oocbe.junction_trees.query_elimination.factors import (
+    MOST_CELLS,
+    DenseFactor,
+    adds_up_to_one,
+    dense_factor,
+    relevant,
+)
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import WeightTable, value_kind
 from oocbe.model.parts import Constraint, Function

@@ -9,9 +9,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.arrays import Program
-from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.kernels.cpu import single_sweeps, sweeps
+from oocbe.junction_trees.compiled import CompiledTree, Program
+from oocbe.junction_trees.kernels.cpu import sweeps
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 NEGLIGIBLE = 1e-14
@@ -22,7 +21,7 @@ NEGLIGIBLE = 1e-14
 class Messages:
     """Messages of a sweep for a number of cases.
 
-    values : float64 (message rows, cases), numbered as in :mod:`oocbe.junction_trees.arrays`.
+    values : float64 (message rows, cases), numbered as in :mod:`oocbe.junction_trees.compiled`.
     peaks, losses : float64 (cliques + variables + inputs, cases); logs : float64 (cliques, cases); see
         :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect`. Not used in log space.
     is_log : whether values are logarithms.
@@ -93,7 +92,7 @@ def collect(
     carried = (messages.values, messages.peaks, messages.losses, messages.logs)
     if messages.values.shape[1] == 1 and not messages.is_log:
         values, peaks, losses, logs = (array.reshape(-1) for array in carried)
-        single_sweeps.collect_one(tree.arrays, *steps, values, peaks, losses, logs, flag)
+        sweeps.collect_one(tree.arrays, *steps, values, peaks, losses, logs, flag)
     else:
         arrays = tree.log_arrays if messages.is_log else tree.arrays
         greatest = np.zeros(len(tree.shape.cliques), dtype=np.bool_) if maximised is None else maximised
@@ -105,7 +104,7 @@ def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64
     """Logarithm of each case's total weight, -inf for none, and a mask of the reliable cases."""
     if messages.values.shape[1] == 1 and not messages.is_log:
         values, losses, logs = messages.values.reshape(-1), messages.losses.reshape(-1), messages.logs.reshape(-1)
-        logarithm, lost = single_sweeps.evidence_one(tree.arrays, tree.roots, values, losses, logs)
+        logarithm, lost = sweeps.evidence_one(tree.arrays, tree.roots, values, losses, logs)
         return np.array([tree.logarithm + logarithm]), np.array([lost <= NEGLIGIBLE])
     at_roots = messages.values[tree.arrays.message_start[tree.roots]]
     if messages.is_log:
@@ -134,7 +133,7 @@ def distribute(
     steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
     if not messages.is_log and expected is None and posteriors.shape[1] == 1 and trusted[0]:
         carried = messages.values.reshape(-1), posteriors.reshape(-1)
-        single_sweeps.distribute_one(tree.arrays, tree.roots, *steps, *carried, flag)
+        sweeps.distribute_one(tree.arrays, tree.roots, *steps, *carried, flag)
         check_deadline()
         return
     rows = tree.arrays.message_start[tree.roots]

@@ -12,20 +12,20 @@ searches evaluate assignments often; therefore rows of small parts of one arity 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.count_question import CountQuestion, FileNotes
-from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
 from oocbe.model.model_checks import (
     FEW_ROWS,
     as_integers,
@@ -442,3 +442,115 @@ def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...
             bound = f"above the lower bound {problem.lower_bound}"
         found.append(f"value {value} is not {bound}")
     return tuple(found)
+
+
+class Extremes(NamedTuple):
+    """Extremes of functions, one number each: int64 if every value is an integer, otherwise float64.
+
+    lows, highs : least and greatest listed value; 0 for empty lists. rows : int64, number of listed values.
+    defaults : 0 for functions without one. has_default : bool.
+    """
+
+    lows: NDArray[Any]
+    highs: NDArray[Any]
+    rows: NDArray[np.int64]
+    defaults: NDArray[Any]
+    has_default: NDArray[np.bool_]
+
+    @property
+    def greatest(self) -> NDArray[Any]:
+        """The greatest value of each function, including its default even if no assignment has it."""
+        return self._with_defaults(np.maximum, self.highs)
+
+    @property
+    def least(self) -> NDArray[Any]:
+        """The least value of each function, including its default even if no assignment has it."""
+        return self._with_defaults(np.minimum, self.lows)
+
+    def _with_defaults(self, choose: Any, listed: NDArray[Any]) -> NDArray[Any]:
+        chosen = np.where(self.has_default, choose(listed, self.defaults), listed)
+        return np.where(self.rows == 0, self.defaults, chosen)
+
+    def magnitudes(self) -> list[int | float]:
+        """The largest absolute value of each function, defaults included."""
+        pairs = zip(self.least.tolist(), self.greatest.tolist(), strict=True)
+        return [max(-low, high) for low, high in pairs]  # as Python numbers: -2^63 has no positive counterpart in int64
+
+
+def extremes_of(functions: Sequence[Function], is_integral: bool) -> Extremes:
+    """The extremes of functions; is_integral : whether all their values are integers, see :class:`Extremes`."""
+    dtype = np.dtype(np.int64 if is_integral else np.float64)
+    rows = np.fromiter((len(f.values) for f in functions), dtype=np.int64, count=len(functions))
+    has_default = np.fromiter((f.default is not None for f in functions), dtype=np.bool_, count=len(functions))
+    defaults = np.fromiter((f.default or 0 for f in functions), dtype=dtype, count=len(functions))
+    lows, highs = np.zeros((2, len(functions)), dtype=dtype)
+    lists = rows > 0
+    values = _listed(functions, dtype)
+    if len(values):
+        starts = np.concatenate([[0], np.cumsum(rows[lists])])[:-1]
+        lows[lists] = np.minimum.reduceat(values, starts)
+        highs[lists] = np.maximum.reduceat(values, starts)
+    return Extremes(lows, highs, rows, defaults, has_default)
+
+
+def _listed(functions: Sequence[Function], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The listed values of functions, concatenated."""
+    return np.concatenate([np.zeros(0, dtype=dtype), *(f.values for f in functions)]).astype(dtype, copy=False)
+
+
+def step_of(functions: Sequence[Function], known: Extremes) -> int:
+    """Greatest common divisor of differences within functions of integers, defaults included; 0: none differs."""
+    both = (known.rows > 0) & known.has_default
+    lows, defaults = known.lows[both], known.defaults[both]
+    pairs = [
+        (_listed(functions, np.dtype(np.int64)), np.repeat(known.lows, known.rows)),
+        (np.maximum(lows, defaults), np.minimum(lows, defaults)),
+    ]
+    # The difference of any two int64 fits into uint64.
+    return int(np.gcd.reduce(np.concatenate([high.view(np.uint64) - low.view(np.uint64) for high, low in pairs])))
+
+
+def lists_all(parts: Sequence[Function | Constraint], sizes: Sequence[int]) -> NDArray[np.bool_]:
+    """Mask of the parts that list every assignment of their variables; sizes : of the domains of all variables."""
+    rows = np.fromiter((len(part.tuples) for part in parts), dtype=np.int64, count=len(parts))
+    scopes = [part.scope for part in parts]
+    arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
+    members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
+    cells = np.ones(len(parts))  # as floats: inexact beyond 2^53, which exceeds any list
+    np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), np.array(sizes, dtype=np.float64)[members])
+    found: NDArray[np.bool_] = rows == cells
+    return found
+
+
+def problem_digest(problem: Problem) -> str:
+    """SHA-256, in hexadecimal, of variables, functions, constraints, constant, semiring and upper bound.
+
+    The problem's name and the labels of values are excluded: files may be moved, and labels do not affect the answer.
+    """
+    import hashlib
+    import json
+
+    digest = hashlib.sha256()
+
+    def add(*items: object) -> None:
+        digest.update(json.dumps(items).encode() + b"\n")
+
+    def add_array(array: np.ndarray[Any, Any]) -> None:
+        add(array.dtype.str, array.shape)
+        digest.update(np.ascontiguousarray(array).tobytes())
+
+    add("variables", [(v.name, v.size) for v in problem.variables])
+    for f in problem.functions:
+        add("function", f.scope, repr(f.default))
+        add_array(f.tuples)
+        add_array(f.values)
+    for c in problem.constraints:
+        add("constraint", c.scope, c.allowed)
+        add_array(c.tuples)
+    for linear in problem.linear_constraints:
+        add("linear constraint", linear.scope, linear.capacity)
+        for coefficients in linear.coefficients:
+            add_array(coefficients)
+    bounds = [repr(problem.upper_bound), *([] if problem.lower_bound is None else [repr(problem.lower_bound)])]
+    add("whole", repr(problem.constant), problem.semiring.name, *bounds)
+    return digest.hexdigest()

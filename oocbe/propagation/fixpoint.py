@@ -21,15 +21,15 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT, how_time_ended
-from oocbe.propagation.compact_table import CompactTable, bytes_of
-from oocbe.propagation.domains import Domains
-from oocbe.propagation.table_batch import Table, TableBatch
+from oocbe.propagation.domains import Domains, TableBatch, TableRows
 from oocbe.propagation.tables import (
     AllowedRows,
+    CompactTable,
     ForbiddenPatterns,
     ForbiddenRows,
     LinearFilter,
     Propagator,
+    bytes_of,
     codes_of,
 )
 from oocbe.runtime.deadline import check_deadline
@@ -89,7 +89,7 @@ class Network:
         self._bit_set_bytes = bit_set_bytes
         self._bit_set_rows = bit_set_rows
         self._batch_rows = batch_rows
-        self._batch: list[Table] = []
+        self._batch: list[TableRows] = []
         # Tables that a device propagates together, where it pays for all of them.
         feasible = [c.tuples for c in self.problem.constraints if c.allowed]
         feasible += [t.tuples for t in compact.short_tables if t.allowed]

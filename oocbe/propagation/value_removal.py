@@ -20,8 +20,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
-from oocbe.propagation.domains import Domains
-from oocbe.propagation.table_batch import TableBatch, may_remove
+from oocbe.propagation.domains import Domains, TableBatch, may_remove
 from oocbe.runtime.deadline import check_deadline, looked
 
 

@@ -8,8 +8,12 @@ searches that find nothing are cheap, and a poor incumbent causes no cost.
 
 At each threshold a few orders race under a cap on rows. If none finishes, the remaining problem gets a tighter bound of
 its own, the order search gets more time, and the cap rises. Between these steps other solvers run
-(:mod:`oocbe.search.portfolio`). Time limit, gap and memory end the search.
+(:mod:`oocbe.search.subsolver`). Time limit, gap and memory end the search.
 Restrictions by bounds are recorded (:class:`Scope`), so that a resumed run reproduces them exactly.
+
+Mini-bucket bounds run beside the search, on both sides, with growing z. If a linear program or dual ascent leaves a
+gap, as on dense networks of costs, mini-bucket elimination often has the better bound; its backward pass gives an
+assignment.
 """
 
 from __future__ import annotations
@@ -38,14 +42,71 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.incumbent_search import IncumbentSearch
-from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.portfolio import FIRST_SECONDS, HEAD_START, TERMS
 from oocbe.search.searches import Searches
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Statistics, SubSolver
+from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, TERMS, SharedBounds, Statistics, SubSolver
 
 if TYPE_CHECKING:
     from oocbe.bounds.bounds import BoundSources
+    from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
+
+LEAST_Z, FIRST_COST = 3, 0.1
+"""The first z, and the estimated seconds of its pass, including the order search."""
+
+GROWTH = 8.0
+"""Estimated time of the next pass relative to the last one; time limit of a pass, and estimated time of its
+repetition, relative to its estimate."""
+
+
+class MiniBucketRounds(SubSolver):
+    """Passes of growing z over one min-sum problem.
+
+    problem, options : the problem and its settings. known : updated.
+    """
+
+    def __init__(self, problem: Problem, options: SolveOptions, known: SharedBounds) -> None:
+        super().__init__(known)
+        self._problem = problem
+        # Mini-buckets are joined in memory, not in pieces.
+        whole = replace(options, piece_rows=None, streams=None)
+        self._options = replace(whole, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
+        self._next_cost, self._z = FIRST_COST, LEAST_Z
+        self._bounding: Bounding | None = None
+
+    @property
+    def cost(self) -> float:
+        """Estimated seconds of the next pass."""
+        return self._next_cost
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        """Run one pass; one that takes too long is repeated when much more time is available."""
+        # Loaded late, as easy solves do not need it, and before the deadline of a pass starts.
+        from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
+
+        begin = working_time()
+        try:
+            with Deadline(min(deadline.remaining, GROWTH * self._next_cost)) as allowed:
+                if self._bounding is None:
+                    self._bounding = Bounding(self._problem, self._options, "scope", False, None).prepare()
+                self._pass(self._bounding, allowed)
+            self._z += 1
+        except TimeLimitError:
+            deadline.check()
+        except OocbeError:  # memory exhausted, or an unsupported problem
+            self.is_over = True
+            deadline.check()
+        self._next_cost = GROWTH * (working_time() - begin)
+
+    def _pass(self, bounding: Bounding, deadline: Deadline) -> None:
+        known, found = self._known, bounding.with_z(self._z, deadline)
+        self.is_over = found.split_buckets == 0
+        why = f"mini-buckets with z = {self._z}"
+        if found.assignment is not None:
+            value = self._problem.evaluate(found.assignment)
+            assert value is not None
+            known.offer(value, found.assignment, why)
+        # Without a bound, no assignment is below the problem's upper bound.
+        known.raise_lower(known.upper_bound if found.bound is None else found.bound, why)
+
 
 Values = tuple[tuple[int, int], ...]
 """Pairs of variable and value."""
@@ -145,15 +206,10 @@ Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | 
 class BoundedSolve(SubSolver):
     """One solve of a min-sum problem: bounds and elimination below thresholds, in a portfolio with all other solvers.
 
-    Parameters
-    ----------
     problem : in min-sum; its upper bound applies. options : settings. known : updated.
     engine : computes the buckets; its deadline ends the search. run : stores messages and bounds for a resumed run.
     start : see :data:`Start`. plain : elimination without bounds, which may end the search. searches : its portfolio
         runs all solvers.
-
-    Attributes
-    ----------
     statistics, mini_buckets : resources used; ``statistics`` excludes searches and mini-buckets.
     """
 

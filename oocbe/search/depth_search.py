@@ -19,7 +19,7 @@ nodes of the heap go on. Values that the reduced costs of another relaxation exc
 and with it all nodes that go on from there (*reduced cost fixing*).
 
 Any thread can search nodes of the heap: after a tenth of a second all threads do
-(:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open. A node is stored as its
+(:mod:`oocbe.search.depth_tree`), in short rounds, and their current nodes count as open. A node is stored as its
 decisions, which are valid below any root, so nodes created below one incumbent can be continued from the root of a
 better one.
 """
@@ -37,9 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.incumbent import find_incumbent
-from oocbe.bounds.joint_tables import with_joint_tables
-from oocbe.bounds.row_reduction import Reduction, reduced
+from oocbe.bounds.row_reduction import Reduction, reduced, with_joint_tables
 from oocbe.bounds.row_tables import ScopeTables
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.kernels.cpu.threads import run_all, threads_at_hand
@@ -48,15 +48,23 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.depth_tree import Root, Tree, blank_node, first_bytes, laid_out
-from oocbe.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
+from oocbe.search.depth_tree import (
+    BESIDE_SECONDS,
+    CALL_SECONDS,
+    FIRST_NODES,
+    Root,
+    SearchTree,
+    Shared,
+    Worker,
+    blank_node,
+    first_bytes,
+    laid_out,
+)
 from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
 from oocbe.search.kernels.cpu.node_state import SearchNode
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import SharedBounds, SubSolver
 
 if TYPE_CHECKING:
-    from oocbe.elimination.row_pruning.row_bounds import BoundSource
     from oocbe.search.root_program import RootProgram
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
@@ -93,12 +101,7 @@ checked, and results are reported."""
 class DepthSearch(SubSolver):
     """Depth-first search of one reduced min-sum problem.
 
-    Parameters
-    ----------
     reduction : the reduced problem and its postsolve. known : updated. memory : limit of the states, in bytes.
-
-    Attributes
-    ----------
     shared : data of all threads; None before the root. While a call of ``work`` returns or raises, all are idle.
     """
 
@@ -191,7 +194,7 @@ class DepthSearch(SubSolver):
         """Seconds per node."""
         return self._workers[0].pace
 
-    def run_all(self, searches: Sequence[Tree], seconds: float, deadline: Deadline) -> None:
+    def run_all(self, searches: Sequence[SearchTree], seconds: float, deadline: Deadline) -> None:
         """Run one thread for each search for ``seconds``, then report assignments."""
         shared = self.shared
         assert shared is not None

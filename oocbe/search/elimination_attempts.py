@@ -40,8 +40,7 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import SharedBounds, SubSolver
 
 Eliminate = Callable[[list[OrderChoice], Deadline], Result | None]
 """Eliminates along one of several orders; raises TimeLimitError when its deadline comes. None: no result of its own."""
@@ -50,14 +49,9 @@ Eliminate = Callable[[list[OrderChoice], Deadline], Result | None]
 class EliminationAttempts(SubSolver):
     """Attempts at elimination of one problem.
 
-    Parameters
-    ----------
     problem : returns the problem. semiring, options : its semiring and the settings. known : as of the search.
     eliminate : see :data:`Eliminate`. graph : returns a cached primal graph of the problem.
     is_possible : whether there is any attempt.
-
-    Attributes
-    ----------
     keep : called with the state for :meth:`resume` before an attempt, and with None after it.
     result : of the completed attempt; None before. given_up_seconds : time of the other attempts.
     order_seconds : time of their order search.

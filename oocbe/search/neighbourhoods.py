@@ -25,12 +25,10 @@ from oocbe.kernels.cpu.threads import threads_at_hand
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.depth_tree import Root, Tree, blank_node, first_bytes, kept_bytes
-from oocbe.search.depth_worker import BESIDE_SECONDS, Shared
+from oocbe.search.depth_tree import BESIDE_SECONDS, Root, SearchTree, Shared, blank_node, first_bytes, kept_bytes
 from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, IS, LEAF, NODES, PAUSED, VALUE, VARIABLE
 from oocbe.search.kernels.cpu.node_state import SearchNode
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import SharedBounds, SubSolver
 
 LEAST_BITS, MOST_BITS, MORE_BITS = 22.0, 66.0, 5.5
 """Initial and maximum size of a neighbourhood, and growth per step, in bits (log2 of the number of assignments of its
@@ -122,16 +120,11 @@ class Neighbourhoods(SubSolver):
         return searches[:threads]
 
 
-class Neighbourhood(Tree):
+class Neighbourhood(SearchTree):
     """The neighbourhood search of one thread.
 
-    Parameters
-    ----------
     shared : data of the main search. number : of this search, the seed of its random choices.
-    root, blank, pace : as of :class:`~oocbe.search.depth_tree.Tree`.
-
-    Attributes
-    ----------
+    root, blank, pace : as of :class:`~oocbe.search.depth_tree.SearchTree`.
     next_root : of later neighbourhoods. tried : number of neighbourhoods searched.
     """
 

@@ -24,7 +24,7 @@ from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, AscentNetwork
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline, looked
 from oocbe.search.depth_tree import Root
-from oocbe.search.kernels.cpu.linear_bounds import LARGEST_MULTIPLIER, Linear
+from oocbe.search.kernels.cpu.depth_first import LARGEST_MULTIPLIER, Linear
 
 with data_limit.lifted():
     import highspy
@@ -33,12 +33,7 @@ with data_limit.lifted():
 class RootProgram:
     """The linear program of a root.
 
-    Parameters
-    ----------
     root, linear : of the search.
-
-    Attributes
-    ----------
     columns : number of tuples and clauses. distance : of the optimum from the cutoff, in costs; infinite before it.
     nearest : int64 (variables,), the value of each with the largest share in the optimum.
     """

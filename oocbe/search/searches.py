@@ -2,7 +2,7 @@
 
 Depth-first search (:mod:`oocbe.search.depth_search`) orders the variables anew in each node. Subproblems are solved for
 the lower bound (:mod:`oocbe.search.subproblems`), neighbourhoods for the incumbent
-(:mod:`oocbe.search.neighbourhoods`). :mod:`oocbe.search.portfolio` gives them time, beside bounds and elimination.
+(:mod:`oocbe.search.neighbourhoods`). :mod:`oocbe.search.subsolver` gives them time, beside bounds and elimination.
 
 Problems with linear constraints over many variables get no subproblems.
 Packing problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first
@@ -23,9 +23,7 @@ from oocbe.elimination.engine.consumption import left_out
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.portfolio import FIRST_SECONDS, HEAD_START, Portfolio
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Statistics
+from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, Portfolio, SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
@@ -46,13 +44,8 @@ SEARCHES = ("depth", "neighbourhoods", "subproblems")
 class Searches:
     """The searches over partial assignments of one min-sum problem.
 
-    Parameters
-    ----------
     problem, options : the problem and its settings. known : updated. deadline : of the search.
     reduction : of the problem, if known.
-
-    Attributes
-    ----------
     form : the problem in the forms of the searches. portfolio : of the searches; others may join it.
     """
 
@@ -146,7 +139,7 @@ class Searches:
         if reduction is None:
             return
         # An easy solve ends before these are needed.
-        from oocbe.bounds.clique_variables import with_clique_variables
+        from oocbe.bounds.cliques import with_clique_variables
         from oocbe.search.depth_search import DepthSearch
         from oocbe.search.neighbourhoods import Neighbourhoods
         from oocbe.search.subproblems import SubproblemSearch

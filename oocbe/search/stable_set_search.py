@@ -37,8 +37,7 @@ from oocbe.search.kernels.cpu.stable_sets import (
     begin_stable_sets,
     search_stable_sets,
 )
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import SharedBounds, SubSolver
 
 WHY = "branch and bound over stable sets"
 """Name of the method in reports."""

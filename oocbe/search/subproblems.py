@@ -30,8 +30,7 @@ from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import SharedBounds, SubSolver
 
 FIRST_BITS, MORE_BITS = 33.0, 11.0
 """Initial size of a subproblem and growth per step, in bits (log2 of the number of assignments): 6 variables of 44
@@ -95,12 +94,7 @@ class Subproblem:
 class NeighbourhoodGrowth:
     """A line of subproblems that grow from one another.
 
-    Parameters
-    ----------
     taken : numbers of the functions of earlier lines.
-
-    Attributes
-    ----------
     bits : current size. allowed : time limit of a search of that size, in seconds, while several remain.
     waiting, done : open subproblems of that size (taken from the end), and searched ones. seconds : time spent.
     ties : ties[variable][other] is the average cost of the functions not in ``taken`` over both.

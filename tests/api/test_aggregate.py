@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.api.aggregation import SOURCE_SHARE
-from oocbe.api.contraction import Expression, path_of
+from oocbe.api.contraction import EinsumExpression, path_of
 from oocbe.api.source_messages import CELL_BYTES
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
@@ -148,7 +148,7 @@ def test_messages_that_wait_share_the_memory(scopes, sent, monkeypatch):
 def test_paths_of_cycles_eliminate_in_each_step_and_join_small_tables_first(operands, rows):
     """A triangle wrote the join of two tables, or a cycle of four joined a result of two with another table."""
     scopes = tuple(map(tuple, operands.split()))
-    expression = Expression(scopes, ("a",), dict.fromkeys("abcd"[: len(scopes)], 30))
+    expression = EinsumExpression(scopes, ("a",), dict.fromkeys("abcd"[: len(scopes)], 30))
     path = path_of(expression, rows=rows)
     assert path.largest == 30**2
     assert [len(names) for names in path.steps[-1].inputs] == [2, 2] and path.steps[-1].joined == 30**2

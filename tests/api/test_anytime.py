@@ -300,7 +300,7 @@ def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed, mo
     assert len(bounded) == (exact > 0)
     assert all(lower <= best.value for lower in bounded)
     with monkeypatch.context() as patch:  # the preprocessing of many clauses takes all the time
-        patch.setattr("oocbe.api.tasks.clause_count.presolve", unfinished)
+        patch.setattr("oocbe.api.tasks.count.presolve", unfinished)
         best = module._Best()
         assert not module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), best)
     assert (best.lower > -math.inf) == (exact > 0)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.api.tasks import top_down
-from oocbe.api.tasks.top_down import RowWeights
+from oocbe.api.tasks import tables
+from oocbe.api.tasks.tables import RowWeights
 from oocbe.api.tasks.verbs import run_task
 from oocbe.errors import CorruptDataError, DiskError
 from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
@@ -46,11 +46,13 @@ PIECES = [(7, "incomplete"), (40, "auto")], [(40, "incomplete"), (7, "auto")]
     ("task", "piece_rows", "tables"), [(task, *how) for i, task in enumerate(TASKS) for how in PIECES[i % 2]]
 )
 def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch, tune):
-    monkeypatch.setattr(top_down, "BLOCK_ROWS", 16)
+    monkeypatch.setattr("oocbe.api.tasks.tables.BLOCK_ROWS", 16)
     whole = answer(task, tables)
     tune(message_bytes=1 << 10)
     made = []
-    monkeypatch.setattr(top_down, "RowWeights", lambda *arguments: made.append(RowWeights(*arguments)) or made[-1])
+    monkeypatch.setattr(
+        "oocbe.api.tasks.tables.RowWeights", lambda *arguments: made.append(RowWeights(*arguments)) or made[-1]
+    )
     pieces = answer(task, tables, piece_rows=piece_rows, streams=2, chunk_rows=30)
     if task == "marginals" or (tables == "auto" and task == "logz"):
         # Where there is no room for a tree, or for a complete table, rows are summed in another order.
@@ -81,9 +83,9 @@ def test_messages_are_not_forgotten(task, memory, tune):
 
 
 def test_the_disk_that_weights_take_is_limited_and_given_back(tmp_path):
-    budget = DiskBudget(tmp_path, 2 * 8 * top_down.BLOCK_ROWS)
-    weights = RowWeights(5 * top_down.BLOCK_ROWS, 0.0, np.dtype(np.float64), 0, budget)
-    rows = np.arange(5, dtype=np.int64) * top_down.BLOCK_ROWS
+    budget = DiskBudget(tmp_path, 2 * 8 * tables.BLOCK_ROWS)
+    weights = RowWeights(5 * tables.BLOCK_ROWS, 0.0, np.dtype(np.float64), 0, budget)
+    rows = np.arange(5, dtype=np.int64) * tables.BLOCK_ROWS
     weights.add(np.add, rows[:3], np.ones(3))
     assert budget.used == budget.limit
     with pytest.raises(DiskError, match="would pass the disk limit"):
@@ -94,8 +96,8 @@ def test_the_disk_that_weights_take_is_limited_and_given_back(tmp_path):
 
 
 def test_a_weight_that_changes_on_disk_is_seen(tmp_path):
-    weights = RowWeights(2 * top_down.BLOCK_ROWS, 0.0, np.dtype(np.float64), 0, DiskBudget(tmp_path))
-    weights.add(np.add, np.array([0, top_down.BLOCK_ROWS]), np.ones(2))
+    weights = RowWeights(2 * tables.BLOCK_ROWS, 0.0, np.dtype(np.float64), 0, DiskBudget(tmp_path))
+    weights.add(np.add, np.array([0, tables.BLOCK_ROWS]), np.ones(2))
     os.pwrite(weights._file._handle, b"\x01", 77)
     with pytest.raises(CorruptDataError, match="rows from 0 on"):
         list(weights.blocks())
@@ -134,7 +136,7 @@ def test_rows_on_disk_are_looked_up_like_those_in_memory(tmp_path_factory, seed,
 
 @pytest.mark.parametrize("most_bytes", [0, 300, 1 << 20])
 def test_weights_in_a_file_are_those_in_memory(most_bytes, monkeypatch, tmp_path):
-    monkeypatch.setattr(top_down, "BLOCK_ROWS", 10)
+    monkeypatch.setattr("oocbe.api.tasks.tables.BLOCK_ROWS", 10)
     random = np.random.default_rng(0)
     weights = RowWeights(95, 0.0, np.dtype(np.float64), most_bytes, DiskBudget(tmp_path))
     assert weights.is_held == (most_bytes > 1000)

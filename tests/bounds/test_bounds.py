@@ -211,7 +211,7 @@ def test_values_of_a_grid():
 
 def test_without_highs_the_other_sources_remain(monkeypatch):
     monkeypatch.setitem(sys.modules, "highspy", None)
-    for module in ("oocbe.bounds.relaxation", "oocbe.bounds.linear_program", "oocbe.bounds.local_cuts"):
+    for module in ("oocbe.bounds.relaxation", "oocbe.bounds.linear_program"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     sources = bound_sources(photographs(2), 1.0)
     assert [source.name for source in sources] == ["constant"]

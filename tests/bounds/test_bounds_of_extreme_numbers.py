@@ -9,10 +9,8 @@ import pytest
 
 import oocbe
 from oocbe.bounds import forbidden as forbidden_module
-from oocbe.bounds.costly_tuples import CostlyTuples
-from oocbe.bounds.forbidden import forbidden_sets
+from oocbe.bounds.forbidden import CostlyTuples, Row, forbidden_sets
 from oocbe.bounds.relaxation import row_terms
-from oocbe.bounds.rows import Row
 from oocbe.elimination.row_pruning.row_bounds import LARGEST, FixedPoint
 from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -20,7 +18,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_sources import bound_sources
 
 OPTIONS = SolveOptions(order_seconds=0.0, incumbent_seconds=0.0, bound_seconds=0.3, backend="cpu")

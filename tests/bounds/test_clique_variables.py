@@ -8,19 +8,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from oocbe.bounds import clique_variables
-from oocbe.bounds.clique_variables import with_clique_variables
+from oocbe.bounds import cliques
+from oocbe.bounds.cliques import with_clique_variables
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_worker
+from oocbe.search import depth_search, depth_tree
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, laid_out
 from oocbe.search.kernels.cpu.node_state import MEMBER, TABLE, TIE, TIED_VALUE, near_uses
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import optimum
 from tests.helpers.depth_searches import blank
 from tests.helpers.effort import examples
@@ -94,7 +94,7 @@ def test_assignments_are_the_same_at_the_same_cost():
 
 @pytest.mark.parametrize("pause", [1, 10**6])
 def test_the_search_finds_the_optimum(pause, monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     wide = 0
     for seed in range(examples(200)):
@@ -166,7 +166,7 @@ def test_names_of_the_problem_are_not_taken():
 
 def test_few_pairs_or_too_many_cells_leave_it_as_it_is(monkeypatch):
     reduction = whole(assignment_problem(5, 1))
-    monkeypatch.setattr(clique_variables, "MOST_GROWTH", 0.5)
+    monkeypatch.setattr(cliques, "MOST_GROWTH", 0.5)
     assert with_clique_variables(reduction) is reduction
     equal = [[a, a] for a in range(3)]
     ring = tuple(Constraint(pair, equal) for pair in ((0, 1), (1, 2), (2, 3), (0, 3)))

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from oocbe.bounds import incumbent, incumbent_model
-from oocbe.bounds.incumbent import LocalSearch, find_incumbent
-from oocbe.bounds.incumbent_model import search_model
+from oocbe.bounds import incumbent
+from oocbe.bounds.incumbent import LocalSearch, find_incumbent, search_model
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -60,8 +59,8 @@ def test_factors_searched_by_key_give_what_dense_ones_give(structure):
     problem = make_problem(structure)
     expected = brute_force(problem)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(incumbent_model, "LARGEST_DENSE", 4)
-        patch.setattr(incumbent_model, "LARGEST_INDEX", structure["seed"] % 2 * (1 << 62))
+        patch.setattr(incumbent, "LARGEST_DENSE", 4)
+        patch.setattr(incumbent, "LARGEST_INDEX", structure["seed"] % 2 * (1 << 62))
         found = find_incumbent(problem, PLENTY, seed=1, iterations=20_000)
     assert (found is None) == (expected is None)
     assert found is None or is_same(problem, found.value, expected)

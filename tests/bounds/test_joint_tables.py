@@ -8,8 +8,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from oocbe.bounds import joint_tables
-from oocbe.bounds.joint_tables import with_joint_tables
+from oocbe.bounds import row_reduction
+from oocbe.bounds.row_reduction import with_joint_tables
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -88,8 +88,8 @@ def test_searches_over_joint_functions_find_the_optimum():
 @pytest.mark.parametrize("problem", [cut(7), shifts(8)], ids=["cut", "shifts"])
 def test_the_root_is_nearer_to_the_optimum(problem, monkeypatch):
     found = []
-    for most in (0, joint_tables.MOST_CELLS):
-        monkeypatch.setattr(joint_tables, "MOST_CELLS", most)
+    for most in (0, row_reduction.MOST_CELLS):
+        monkeypatch.setattr(row_reduction, "MOST_CELLS", most)
         if not most:
             monkeypatch.setattr("oocbe.search.depth_search.with_joint_tables", lambda reduction: reduction)
         known, search = begun(problem)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem
-from oocbe.bounds.local_cuts import NODE_LIMIT, _flat
+from oocbe.bounds.relaxation import NODE_LIMIT, _flat
 
 LITERALS = 40
 

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.bounds.mini_buckets.mini_buckets import MiniBuckets
+from oocbe.bounds.mini_buckets.mini_buckets import FactorGroup, MiniBuckets, by_scope, shape_of
 from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
-from oocbe.bounds.mini_buckets.mini_buckets_partition import FactorGroup, by_scope, shape_of
 from oocbe.elimination.buckets import resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine

@@ -970,7 +970,7 @@ def test_command_proves_a_projected_count_and_says_what_is_too_long(
     assert checked.stdout == "accepted: ENUMERATION_COMPLETE 3\n"
     proof.unlink()
     for longest in (10, 300):  # of the list of solutions, and of the search
-        monkeypatch.setattr("oocbe.certificates.counts.LONGEST", longest)
+        monkeypatch.setattr("oocbe.certificates.proofs.LONGEST", longest)
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 20 and f"small has over {longest} characters" in " ".join(done.output.split())
         assert not proof.exists() and opb.exists()
@@ -978,7 +978,7 @@ def test_command_proves_a_projected_count_and_says_what_is_too_long(
             assert f"over {longest} characters" in " ".join(CliRunner().invoke(app, [*words, *brief]).stderr.split())
 
 
-@pytest.mark.parametrize("step", ["certificates.counts.check_deadline", "certificates.proofs.search_orders"])
+@pytest.mark.parametrize("step", ["certificates.proofs.check_deadline", "certificates.proofs.search_orders"])
 def test_count_is_kept_where_the_time_of_its_proof_ends(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.junction_trees import storage
+from oocbe.junction_trees.tree import find_order
 from oocbe.runtime import framed
 from oocbe.runtime.deadline import current
 
@@ -51,14 +51,13 @@ def tree(tmp_path_factory):
 
 def test_a_tree_that_takes_too_long_ends_with_the_time_limit(tmp_path, monkeypatch):
     """Time is up as soon as the order is found: only reading was held to the limit."""
-    search = storage.find_order
 
     def late(*arguments):
-        found = search(*arguments)
+        found = find_order(*arguments)
         current().interrupt()
         return found
 
-    monkeypatch.setattr(storage, "find_order", late)
+    monkeypatch.setattr("oocbe.junction_trees.tree.find_order", late)
     (tmp_path / "weather.bif").write_text(NETWORK)
     arguments = ("compile", tmp_path / "weather.bif", tmp_path / "weather.tree", "--order-seconds", "0")
     done = run(*arguments, "--time-limit", "1000")

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.counting import counter
 from oocbe.counting import presolve as presolving
-from oocbe.counting.clauses import formula_of, problem_of
 from oocbe.counting.counter import count_formula, depth_scores
-from oocbe.counting.formula import Formula
-from oocbe.counting.presolve import presolve
+from oocbe.counting.presolve import Formula, formula_of, presolve, problem_of
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable

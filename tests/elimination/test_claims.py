@@ -25,7 +25,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.search import bounded
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0}

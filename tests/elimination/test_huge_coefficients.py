@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bounds.forbidden import forbidden_sets
-from oocbe.bounds.local_cuts import _resources
-from oocbe.bounds.relaxation import PointRounding
+from oocbe.bounds.relaxation import PointRounding, _resources
 from oocbe.elimination.engine import consumption as enforcement
 from oocbe.errors import ModelError, OocbeError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Function, LinearConstraint, Variable

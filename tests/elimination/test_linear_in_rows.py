@@ -25,10 +25,9 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.propagation.value_removal import remove_values
-from oocbe.search import portfolio
-from oocbe.search.row_results import result_of_bounds
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Statistics
+from oocbe.search import subsolver
+from oocbe.search.presolve import result_of_bounds
+from oocbe.search.subsolver import SharedBounds, Statistics
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource, bound_sources
@@ -425,8 +424,8 @@ def test_a_capacity_that_keys_have_no_room_for_is_left_out_and_named():
 
 def test_searches_go_on_where_elimination_had_to_leave_a_constraint_out(monkeypatch):
     """Elimination ended the whole solve, with a gap, once its optimum violated the constraint that it left out."""
-    monkeypatch.setitem(portfolio.TERMS, "depth", portfolio.Terms(after=1e6))  # after elimination
-    monkeypatch.setitem(portfolio.TERMS, "neighbourhoods", portfolio.Terms(after=1e7))
+    monkeypatch.setitem(subsolver.TERMS, "depth", subsolver.Terms(after=1e6))  # after elimination
+    monkeypatch.setitem(subsolver.TERMS, "neighbourhoods", subsolver.Terms(after=1e7))
     rng, count, capacity = np.random.default_rng(1), 30, 1 << 26
     linear = []
     for _ in range(4):

@@ -13,7 +13,7 @@ import pytest
 import oocbe
 from oocbe.algebra.complete_tables.complete_stream import CompleteStream
 from oocbe.api.solving import outlook
-from oocbe.api.tasks import clause_count
+from oocbe.api.tasks import count
 from oocbe.api.tasks.verbs import run_task
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
@@ -27,7 +27,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
 from oocbe.runtime.deadline import current
-from oocbe.search import row_results
+from oocbe.search import presolve
 from tests.helpers.small_problems import clique, star
 
 
@@ -269,7 +269,7 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
 def test_a_plan_leaves_long_preparations_out(monkeypatch, tune):
     """Reduction and a sample of rows took tens of seconds of 100,000 variables, whatever ``order_seconds`` said."""
     monkeypatch.setattr(outlook, "PREPARATION_SECONDS", 0.0)
-    monkeypatch.setattr(row_results, "PREPARATION_SECONDS", 0.0)
+    monkeypatch.setattr(presolve, "PREPARATION_SECONDS", 0.0)
     random = np.random.default_rng(0)
     pairs = [(u, v) for u in range(20) for v in range(u + 1, 20)] + [(v, v + 1) for v in range(19, 300)]
     functions = tuple(Function.from_array(pair, random.integers(0, 9, (4, 4))) for pair in pairs)
@@ -346,11 +346,11 @@ def test_a_plan_of_clauses_waits_for_loops_that_are_not_compiled(monkeypatch, tm
         left.append(current().outermost.remaining)
         return original(formula, seconds)
 
-    original = clause_count.presolve
-    monkeypatch.setattr(clause_count, "presolve", presolve)
+    original = count.presolve
+    monkeypatch.setattr(count, "presolve", presolve)
     path = tmp_path / "three.cnf"
     path.write_text("p cnf 3 2\n1 2 0\n-2 3 0\n")
-    clause_count.clauses_left(oocbe.read(path), SolveOptions(), 1.0)
+    count.clauses_left(oocbe.read(path), SolveOptions(), 1.0)
     assert left == [math.inf]
 
 

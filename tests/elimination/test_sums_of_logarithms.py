@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving import integer_scaling
-from oocbe.api.solving.integer_scaling import UNBOUNDED, prefers_logarithms
+from oocbe.api.solving import solve
+from oocbe.api.solving.solve import UNBOUNDED, prefers_logarithms
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
@@ -21,7 +21,7 @@ from tests.helpers.small_networks import random_product
 @pytest.fixture
 def always(monkeypatch):
     """Whatever an order promises."""
-    monkeypatch.setattr(integer_scaling, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(solve, "FEW_ROWS", -1.0)
 
 
 def product(seed: int):

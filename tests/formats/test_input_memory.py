@@ -13,8 +13,7 @@ import pytest
 import oocbe
 from oocbe.dcop import dpop
 from oocbe.errors import FormatError, ResourceError
-from oocbe.formats.lexer import Lexer
-from oocbe.formats.text import LONGEST_TOKEN, Text
+from oocbe.formats.text import LONGEST_TOKEN, Lexer, Text
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.memory import PROGRAM_BYTES, MemoryLimit, own_memory
 

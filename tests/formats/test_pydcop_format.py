@@ -14,7 +14,7 @@ import oocbe
 from oocbe.dcop import Dcop, dpop, read_dcop
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats import read, read_model, write
-from oocbe.formats.expressions import Expression, ExpressionError, parse_expression
+from oocbe.formats.expressions import ExpressionError, PythonExpression, parse_expression
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
@@ -286,8 +286,8 @@ ALIKE = [
 def test_expressions_alike_are_evaluated_once_for_each_domain(tmp_path, monkeypatch):
     """Reading a thousand of them over 50 x 50 values took seconds."""
     calls = []
-    evaluate = Expression.value
-    monkeypatch.setattr(Expression, "value", lambda self, values: calls.append(1) or evaluate(self, values))
+    evaluate = PythonExpression.value
+    monkeypatch.setattr(PythonExpression, "value", lambda self, values: calls.append(1) or evaluate(self, values))
     lines = [
         "name: p",
         "objective: min",

@@ -9,7 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import FormatError
-from oocbe.formats import global_costs, read, read_model, xcsp_relation_tables, xcsp_relations
+from oocbe.formats import global_costs, read, read_model, xcsp_relations
 from oocbe.model.parts import Constraint
 
 VARIABLES = '<array id="x" size="[4]"> 0..2 </array> <var id="y"> -1 0 2 </var> <var id="b"> 0 1 </var>'
@@ -543,7 +543,7 @@ def test_instances_of_a_group_share_their_rows(tmp_path):
 
 def test_tables_that_would_fill_the_memory_are_left_out(tmp_path, monkeypatch):
     """Thousands of rows each, all of them different, of a file of a few thousand bytes; the limit is lower here."""
-    monkeypatch.setattr(xcsp_relation_tables, "MOST_LISTED", 2**14)
+    monkeypatch.setattr(xcsp_relations, "MOST_LISTED", 2**14)
     wide = "".join(f"<intension> gt(dist(x[0],x[1]),{k}) </intension>" for k in range(30, 60))
     model = read_model(instance(tmp_path, wide, "", '<array id="x" size="[2]"> 0..99 </array>'))
     assert 0 < sum(c.tuples.size for c in model.problem.constraints) <= 2**14

@@ -15,10 +15,9 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, blank_node, laid_out
-from oocbe.search.kernels.cpu.depth_first import AFTER, DECISION, IS, VALUE, VARIABLE, restore
-from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS
+from oocbe.search.kernels.cpu.depth_first import AFTER, DECISION, IS, MOST_ROUNDS, VALUE, VARIABLE, restore
 from oocbe.search.kernels.cpu.node_state import SearchNode
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import optimum
 
 NO_GAP = SolveOptions().gap

@@ -18,7 +18,6 @@ import numpy as np
 
 import oocbe
 from oocbe.errors import ResourceError
-from oocbe.junction_trees import storage
 from oocbe.junction_trees.stored import folder as folders
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -54,7 +53,7 @@ def stored_tree(problem: Problem, folder: Path | None = None, **options: object)
         raise ResourceError("this tree is to be made on disk")
 
     sizes = {"many_rows": PIECE_ROWS, "few_rows": PIECE_ROWS, "buffered_bytes": SEGMENT_BYTES}
-    with mock.patch.object(storage, "tree_of", refuse), tuned(**sizes):
+    with mock.patch("oocbe.junction_trees.tree.tree_of", refuse), tuned(**sizes):
         return oocbe.JunctionTree(problem, order_seconds=0, folder=folder, **options)
 
 

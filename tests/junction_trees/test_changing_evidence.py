@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oocbe.junction_trees.calibration import Calibration
+from oocbe.junction_trees.query_engine import Calibration
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

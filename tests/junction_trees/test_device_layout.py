@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.junction_trees import device_sweeps
-from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns
-from oocbe.junction_trees.device_sweeps import _target_rows, takes_device
+from oocbe.junction_trees import case_sweeps
+from oocbe.junction_trees.case_sweeps import CaseSweep, _target_rows, evidence_columns, takes_device
 from oocbe.junction_trees.evidence import Cases
-from oocbe.junction_trees.kernels.cuda import layout
-from oocbe.junction_trees.kernels.cuda.layout import CHILD, VARIABLE, chunks_of, steps_down, steps_up, tree_layout
+from oocbe.junction_trees.kernels.cuda import sweeps
+from oocbe.junction_trees.kernels.cuda.sweeps import CHILD, VARIABLE, chunks_of, steps_down, steps_up, tree_layout
 from oocbe.junction_trees.tree import JunctionTree
 from tests.helpers.small_networks import random_network
 
@@ -89,8 +88,8 @@ class Device:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_layout_says_what_the_sweep_says(seed, monkeypatch):
-    monkeypatch.setattr(layout, "CHUNK", (1, 2, 128)[seed % 3])
-    monkeypatch.setattr(layout, "STRETCH_ROWS", (1, 1 << 18)[seed % 2])
+    monkeypatch.setattr(sweeps, "CHUNK", (1, 2, 128)[seed % 3])
+    monkeypatch.setattr(sweeps, "STRETCH_ROWS", (1, 1 << 18)[seed % 2])
     random = np.random.default_rng(seed)
     problem = random_network(random, variables=8)
     tree = JunctionTree(problem, order_seconds=0)._tree
@@ -147,7 +146,7 @@ def test_without_a_device_a_tree_is_not_made(monkeypatch):
     def refuse(name):
         raise UsageError(f"the {name} backend cannot be used")
 
-    monkeypatch.setattr(device_sweeps, "backend_named", refuse)
+    monkeypatch.setattr(case_sweeps, "backend_named", refuse)
     problem = random_network(np.random.default_rng(0))
     with pytest.raises(UsageError, match="cuda backend"):
         JunctionTree(problem, order_seconds=0, backend="cuda")
@@ -156,14 +155,14 @@ def test_without_a_device_a_tree_is_not_made(monkeypatch):
 
 def test_the_device_takes_what_is_worth_it(monkeypatch, tune):
     tree = JunctionTree(random_network(np.random.default_rng(0)), order_seconds=0)._tree
-    monkeypatch.setattr(device_sweeps, "cuda_works", lambda wanted: True)
-    monkeypatch.setattr(device_sweeps, "_has_room", lambda tree: True)
-    monkeypatch.setattr(device_sweeps, "thread_count", lambda: 2)
+    monkeypatch.setattr(case_sweeps, "cuda_works", lambda wanted: True)
+    monkeypatch.setattr(case_sweeps, "_has_room", lambda tree: True)
+    monkeypatch.setattr(case_sweeps, "thread_count", lambda: 2)
     tune(device_tree_work=50 * tree.work)
     assert [takes_device(tree, cases, "auto") for cases in (1, 99, 100)] == [False, False, True]
     assert takes_device(tree, 1, "cuda")
     assert not takes_device(tree, 10**9, "cpu")
-    monkeypatch.setattr(device_sweeps, "_has_room", lambda tree: False)
+    monkeypatch.setattr(case_sweeps, "_has_room", lambda tree: False)
     assert not takes_device(tree, 100, "auto")
     in_logarithms = JunctionTree(random_network(np.random.default_rng(0)), order_seconds=0, space="log")._tree
     assert not takes_device(in_logarithms, 100, "cuda")

@@ -15,10 +15,10 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan import plan
 from oocbe.errors import FormatError, LimitError, ResourceError, TimeLimitError
 from oocbe.junction_trees import compiled, support
-from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.case_files import read_cases
-from oocbe.junction_trees.cliques import cliques_of
+from oocbe.junction_trees.compiled import tree_arrays
 from oocbe.junction_trees.explanations import constrained_order
+from oocbe.junction_trees.support import cliques_of
 from oocbe.junction_trees.weights import weights_of
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

@@ -12,7 +12,7 @@ import oocbe
 from oocbe.errors import ResourceError
 from oocbe.junction_trees import batches
 from oocbe.junction_trees.conditioning import condition
-from oocbe.junction_trees.kernels.cuda import layout
+from oocbe.junction_trees.kernels.cuda import sweeps
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.kernels.cuda.device import cupy
@@ -55,8 +55,8 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_batches_are_those_of_the_cpu(seed, monkeypatch):
-    monkeypatch.setattr(layout, "CHUNK", (1, 2, 128)[seed % 3])
-    monkeypatch.setattr(layout, "STRETCH_ROWS", (1, 1 << 18)[seed % 2])
+    monkeypatch.setattr(sweeps, "CHUNK", (1, 2, 128)[seed % 3])
+    monkeypatch.setattr(sweeps, "STRETCH_ROWS", (1, 1 << 18)[seed % 2])
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=9)
     here, there = both(problem)

@@ -17,12 +17,10 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import DiskError
-from oocbe.junction_trees import storage
+from oocbe.junction_trees.stored import answers, tree
 from oocbe.junction_trees.stored import folder as folders
-from oocbe.junction_trees.stored import rows, sweep
-from oocbe.junction_trees.stored.pieces import SEGMENT_NAME
+from oocbe.junction_trees.stored.folder import RECORD_NAME, SEGMENT_NAME
 from oocbe.junction_trees.stored.tree import StoredTree
-from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.model.settings.tuning import tuned
 from oocbe.runtime import faults
 from oocbe.tables import disk, disk_budget
@@ -71,8 +69,8 @@ def test_the_answers_are_those_of_trees_in_memory(seed, monkeypatch):
     problem = random_product(random) if seed % 2 else random_network(random)
     space = "log" if seed % 4 == 3 else "auto"
     if seed % 3 == 0:
-        store = sweep.StoredMessages
-        monkeypatch.setattr(sweep, "StoredMessages", lambda memory: store(0))
+        store = answers.StoredMessages
+        monkeypatch.setattr(answers, "StoredMessages", lambda memory: store(0))
     tree = oocbe.JunctionTree(problem, order_seconds=0, space=space)
     stored = stored_tree(problem, space=space)
     assert repr(stored).split(" cliques")[0] == repr(tree).split(" cliques")[0]
@@ -225,7 +223,7 @@ def test_a_record_of_something_else_is_no_tree(saved, change):
 
 def test_a_copy_is_the_same_tree(saved, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "ROW_BYTES", 1 << 40)  # too many for the memory
+        patch.setattr("oocbe.junction_trees.tree.ROW_BYTES", 1 << 40)  # too many for the memory
         tree = oocbe.JunctionTree.open(saved)
     assert tree.statistics["is_stored"]
     tree.save(saved)
@@ -308,7 +306,7 @@ def test_messages_of_a_clique_that_memory_has_no_room_for():
 
 def test_a_tree_that_the_disk_has_no_room_for_is_refused_before_a_row_is_made(monkeypatch):
     monkeypatch.setattr(disk_budget, "free_bytes", lambda _: 1 << 20)
-    monkeypatch.setattr(rows, "number_rows", None)
+    monkeypatch.setattr(tree, "number_rows", None)
     with pytest.raises(oocbe.ResourceError, match="the disk"):
         oocbe.JunctionTree(dense(19), memory="1MiB", order_seconds=0)
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.junction_trees.dense_factors import components, relevant
 from oocbe.junction_trees.query_elimination import answer, complete_tree
-from oocbe.junction_trees.query_elimination.factors import factors_of_case, written_out
+from oocbe.junction_trees.query_elimination.factors import components, factors_of_case, relevant, written_out
 from oocbe.junction_trees.tree import JunctionTree
 from tests.helpers.effort import examples
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.junction_trees import storage
-from oocbe.junction_trees.stored_problem import RECORD_NAME
+from oocbe.junction_trees import tree
+from oocbe.junction_trees.stored.folder import RECORD_NAME
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables import disk
@@ -191,13 +191,13 @@ def test_a_tree_that_is_opened_too_late_is_not_called_damaged(saved):
 @pytest.mark.parametrize("seed", range(4))
 def test_trees_on_disk_and_in_memory_have_one_format(seed, tmp_path, monkeypatch):
     """Each is opened in the form of the other, by the memory that is there, and answers alike."""
-    monkeypatch.setattr(storage, "PIECE_ROWS", 5)
+    monkeypatch.setattr(tree, "PIECE_ROWS", 5)
     problem = network(seed)
     whole = oocbe.JunctionTree(problem, order_seconds=0, space="log" if seed == 3 else "auto")
     whole.save(tmp_path / "whole.tree")
     stored_tree(problem, tmp_path / "stored.tree")
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "ROW_BYTES", 1 << 40)  # too many for the memory
+        patch.setattr(tree, "ROW_BYTES", 1 << 40)  # too many for the memory
         swept = oocbe.JunctionTree.open(tmp_path / "whole.tree")
     read = oocbe.JunctionTree.open(tmp_path / "stored.tree")
     swept.save(tmp_path / "again.tree")

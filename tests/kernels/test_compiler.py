@@ -27,7 +27,7 @@ from oocbe.model.settings.option_values import Gap
 from oocbe.runtime import data_limit
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.incumbent_search import offer_first
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from oocbe.stress.networks import random_network
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "daily.spot"

@@ -42,9 +42,9 @@ PAIRS = [
     ("runs", "THREADS", "oocbe.kernels.cuda.pairs.runs.THREADS"),
     ("tree_sweeps", "THREADS", "oocbe.junction_trees.kernels.cuda.sweeps.THREADS"),
     ("tree_sweeps", "WARPS_A_CLIQUE", "oocbe.junction_trees.kernels.cuda.sweeps.WARPS_A_CLIQUE"),
-    ("tree_sweeps", "VARIABLE", "oocbe.junction_trees.kernels.cuda.layout.VARIABLE"),
-    ("tree_sweeps", "CHILD", "oocbe.junction_trees.kernels.cuda.layout.CHILD"),
-    ("tree_sweeps", "CONSTANT_CHILD", "oocbe.junction_trees.kernels.cuda.layout.CONSTANT_CHILD"),
+    ("tree_sweeps", "VARIABLE", "oocbe.junction_trees.kernels.cuda.sweeps.VARIABLE"),
+    ("tree_sweeps", "CHILD", "oocbe.junction_trees.kernels.cuda.sweeps.CHILD"),
+    ("tree_sweeps", "CONSTANT_CHILD", "oocbe.junction_trees.kernels.cuda.sweeps.CONSTANT_CHILD"),
 ]
 
 

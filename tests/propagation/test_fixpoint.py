@@ -20,10 +20,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import propagate_bounds
-from oocbe.propagation.compact_table import CompactTable
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.tables import AllowedRows, ForbiddenPatterns
+from oocbe.propagation.tables import AllowedRows, CompactTable, ForbiddenPatterns
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from oocbe.formats import as_problem
 from oocbe.model.linear_system import LinearSystem
 from oocbe.model.settings.tuning import tuned
-from oocbe.propagation import linear_probing
+from oocbe.propagation import propagate
 from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.kernels.cpu.linear_rows import Rounding
-from oocbe.propagation.linear_probing import failures_of, probe_bounds, two_valued
-from oocbe.propagation.propagate import probe
+from oocbe.propagation.propagate import failures_of, probe, probe_bounds, two_valued
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 from tests.kernels.conftest import skip_without_gpu
@@ -137,11 +136,11 @@ def test_numbers_without_end_do_not_stop_probes(upper):
     # x0 = 1 makes x1 and x2 run after one another.
     rows = [({1: 1, 2: -1}, 0, INF), ({2: 1, 1: -1, 0: -1}, 0, INF)]
     system = LinearSystem.from_rows(rows, [0, 0, 0], [1, upper, upper])
-    before, linear_probing.STEPS = linear_probing.STEPS, 100
+    before, propagate.STEPS = propagate.STEPS, 100
     try:
         found = probe_bounds(system, propagate_bounds(system, backend="cpu"))
     finally:
-        linear_probing.STEPS = before
+        propagate.STEPS = before
     assert found.bounds.status == "fixpoint" and found.bounds.upper[0] == 1
 
 
@@ -149,7 +148,7 @@ def test_numbers_without_end_do_not_stop_probes(upper):
 @pytest.mark.parametrize(("seed", "count"), [(1, 30), (2, 120), (3, 700), (4, 3000), (5, 3001)])
 def test_probes_on_a_device_are_those_of_the_processor(seed, count):
     skip_without_gpu()
-    from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
+    from oocbe.propagation.kernels.cuda.linear_rows import DeviceProbes
 
     system = sparse_binaries(seed, count)
     bounds = propagate_bounds(system, backend="cpu")
@@ -172,7 +171,7 @@ def test_probes_on_a_device_are_those_of_the_processor(seed, count):
 @pytest.mark.parametrize("seed", range(8))
 def test_probes_of_reals_on_a_device(seed):
     skip_without_gpu()
-    from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
+    from oocbe.propagation.kernels.cuda.linear_rows import DeviceProbes
 
     random = np.random.default_rng(seed)
     rows = []

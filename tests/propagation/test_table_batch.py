@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.propagation.domains import may_remove
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.table_batch import may_remove
 
 
 def random_problem(seed: int) -> Problem:

@@ -11,7 +11,7 @@ import oocbe
 from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.bounds.mini_buckets import mini_buckets_bound
-from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
+from oocbe.bounds.mini_buckets.mini_buckets import shape_of
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.plan import plan
 from oocbe.elimination.preparation.packing import is_packing

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.bounds.forbidden import Row
 from oocbe.bounds.linear_program import LinearProgram
-from oocbe.bounds.rows import Row
 from oocbe.errors import RequestedEndError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM

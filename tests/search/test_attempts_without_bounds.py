@@ -18,10 +18,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.tuning import tuned, tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import bounded, mini_bucket_rounds, portfolio
+from oocbe.search import bounded, subsolver
 from oocbe.search.elimination_attempts import EliminationAttempts
-from oocbe.search.portfolio import Terms
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds, Terms
 from oocbe.stress import grid_network, scale_free_network
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
@@ -37,8 +36,8 @@ AT_ONCE_NUMBERS = {"least_attempt_seconds": 0.0, "search_share": 0.0}
 def impatient(monkeypatch):
     """Bounds give up their first round at once, and attempts are due from the beginning."""
     monkeypatch.setattr(bounded, "QUICK_CAP", 1)
-    monkeypatch.setattr(mini_bucket_rounds.MiniBucketRounds, "is_available", False)
-    monkeypatch.setitem(portfolio.TERMS, "plain", AT_ONCE)
+    monkeypatch.setattr(bounded.MiniBucketRounds, "is_available", False)
+    monkeypatch.setitem(subsolver.TERMS, "plain", AT_ONCE)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
     with tuned(**AT_ONCE_NUMBERS, attempt_allowance=1e9):
@@ -81,7 +80,7 @@ def test_the_optimum_is_the_same(structure, gives_up):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "QUICK_CAP", 1)
         patch.setattr(bounded, "CAP_FACTOR", 2)
-        patch.setitem(portfolio.TERMS, "plain", AT_ONCE)
+        patch.setitem(subsolver.TERMS, "plain", AT_ONCE)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
         patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
         with tuned(**AT_ONCE_NUMBERS, attempt_allowance=8.0 if gives_up else 1e9):

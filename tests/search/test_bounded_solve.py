@@ -25,7 +25,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import current
 from oocbe.search import bounded, depth_search, incumbent_search, presolve
 from oocbe.search.incumbent_search import IncumbentSearch
-from oocbe.search.portfolio import Portfolio
+from oocbe.search.subsolver import Portfolio
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
 

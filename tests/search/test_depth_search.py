@@ -25,10 +25,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_tree, depth_worker, searches
+from oocbe.search import depth_search, depth_tree, searches
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.depth_tree import Root
-from oocbe.search.depth_worker import Worker
+from oocbe.search.depth_tree import Root, Worker
 from oocbe.search.kernels.cpu.depth_first import (
     AFTER,
     BEFORE,
@@ -41,9 +40,8 @@ from oocbe.search.kernels.cpu.depth_first import (
     MOST_TRIED,
     UP_TO,
 )
-from oocbe.search.portfolio import FIRST_SECONDS
 from oocbe.search.searches import FEW_EXCLUDED, RowProblem, Searches
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import FIRST_SECONDS, SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
@@ -68,7 +66,7 @@ def parity_checks(variables: int, checks: int, seed: int) -> Problem:
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
 @pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
 def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
     monkeypatch.setattr(depth_search, "NARROWER", 1.0 if is_reduced else 0.0)
     nodes = 0
@@ -82,7 +80,7 @@ def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
 
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
 def test_values_that_a_relaxation_excludes_leave_the_search(make, monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 1)
     monkeypatch.setattr(depth_search, "NARROWER", 0.0)
     excluded = 0
     for seed in range(examples(60)):
@@ -104,7 +102,7 @@ def test_values_that_a_relaxation_excludes_leave_the_search(make, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_parity_checks(seed, monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 2)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     problem = parity_checks(12, 8, seed)
     known, made = search(problem)
@@ -118,7 +116,7 @@ def test_parity_checks(seed, monkeypatch):
 
 
 def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 1)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     counted = []
     put_back = Worker._put_back
@@ -139,8 +137,8 @@ def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
 
 
 def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
-    monkeypatch.setattr(depth_worker, "MOST_OPEN", 0)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_tree, "MOST_OPEN", 0)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(Worker, "_put_back", lambda worker: pytest.fail("put back"))
     for seed in range(20):
@@ -233,7 +231,7 @@ def test_no_substitution_where_the_consumption_may_rise(monkeypatch):
 def test_halves_of_large_domains(pause, monkeypatch):
     """Decisions about halves, one within the other, their opposites, and paths of both that are put back."""
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
     decisions, nodes = set(), 0
     own = depth_tree.restore
 
@@ -273,7 +271,7 @@ def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
     assert len(node.kept) > len(node.state)  # it has grown
     put_back = []
     monkeypatch.setattr(Worker, "_put_back", lambda worker, own=Worker._put_back: own(put_back.append(1) or worker))
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 10**9)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 10**9)
     known, made = search(problem, depth_tree.kept_bytes(node) * len(node.state) // len(node.kept))
     assert known.is_closed
     assert len(made._workers[0].node.kept) == len(made._workers[0].node.state)

@@ -15,10 +15,10 @@ from oocbe.kernels.cpu.threads import Sharing, run_all, threads_at_hand
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_tree, depth_worker
+from oocbe.search import depth_search, depth_tree
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.depth_worker import ROOT, OpenNodes, Path, Worker
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.depth_tree import ROOT, OpenNodes, Path, Worker
+from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
@@ -59,8 +59,8 @@ def takers(monkeypatch):
 )
 def test_the_optimum_and_bounds_on_the_way(make, threads, pause, is_reduced, monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", str(threads))
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
-    monkeypatch.setattr(depth_worker, "BESIDE_SECONDS", 1e-9)  # a node a call
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_tree, "BESIDE_SECONDS", 1e-9)  # a node a call
     monkeypatch.setattr(depth_search, "BESIDE_SECONDS", 1e-4)
     monkeypatch.setattr(depth_search, "ROUND_SECONDS", 1e-4)
     for seed in range(examples(60)):
@@ -72,7 +72,7 @@ def test_the_optimum_and_bounds_on_the_way(make, threads, pause, is_reduced, mon
 @pytest.mark.parametrize("pause", [1, 10**6])
 def test_larger_problems_take_several_threads_and_have_the_value_of_one(pause, takers, monkeypatch):
     """Without a pause the workers that have nothing are given nodes by the one that has."""
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "ROUND_SECONDS", 60.0)  # all stay until the end
     own = Worker.search_on
 
@@ -107,7 +107,7 @@ def test_larger_problems_take_several_threads_and_have_the_value_of_one(pause, t
 
 
 def test_no_thread_is_at_work_between_slices_and_bounds_hold_then(monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 4)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 4)
     running = []
     own = Worker.work
 
@@ -139,7 +139,7 @@ def test_no_thread_is_at_work_between_slices_and_bounds_hold_then(monkeypatch):
 
 
 def test_fewer_threads_than_before_put_back_what_the_others_have(monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 10**6)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 10**6)
     problem = costs(11, 4, 1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(problem), known, 1 << 30)
@@ -173,7 +173,7 @@ def test_an_error_in_a_worker_ends_the_search_and_proves_nothing(error, monkeypa
         own(worker, seconds)
 
     monkeypatch.setattr(Worker, "search_on", failing)
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 1)
     before = set(threading.enumerate())
     problem = random_network(14, 6, 0.9, tightness=0.0, seed=3)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
@@ -190,7 +190,7 @@ def test_an_error_in_a_worker_ends_the_search_and_proves_nothing(error, monkeypa
 
 def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
     """What is found by then is told, and no node is lost."""
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 4)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 4)
     problem = costs(10, 4, 2)
     told = []
     known = SharedBounds(problem, NO_GAP, lambda lower, value, *_: told.append((lower, value)))
@@ -221,7 +221,7 @@ def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
 
 def test_workers_share_the_memory(monkeypatch):
     problem = costs(9, 4, 3)
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 2)
     monkeypatch.setattr(depth_tree, "FIRST_ROOM", 1)
     _, made = search(problem)
     assert len(made._workers) == THREADS

@@ -14,9 +14,8 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.dive import Dive
-from oocbe.search.incumbent_search import IncumbentSearch
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.incumbent_search import Dive, IncumbentSearch
+from oocbe.search.subsolver import SharedBounds
 
 
 def parities(count: int) -> Problem:

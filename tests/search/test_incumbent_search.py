@@ -16,7 +16,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.incumbent_search import IncumbentSearch, SearchBeside
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 
 OPTIONS = SolveOptions(incumbent_seconds=0.02)

@@ -20,13 +20,13 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_tree, depth_worker
+from oocbe.search import depth_search, depth_tree
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, laid_out
 from oocbe.search.kernels.cpu.depth_first import DEPTH
 from oocbe.search.presolve import is_easy
 from oocbe.search.searches import Searches
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import optimum
 from tests.helpers.effort import examples
 
@@ -93,7 +93,7 @@ def searched(problem: Problem, is_reduced: bool) -> tuple[SharedBounds, DepthSea
 
 @pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
 def test_the_optimum_under_linear_constraints(pause, is_reduced, monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
     nodes = kept = infeasible = 0
     for seed in range(examples(200)):
         problem = limited(seed)

@@ -15,11 +15,10 @@ from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
-from oocbe.search import bounded, mini_bucket_rounds, portfolio
+from oocbe.search import bounded, subsolver
+from oocbe.search.bounded import MiniBucketRounds
 from oocbe.search.elimination_attempts import EliminationAttempts
-from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.portfolio import Terms
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds, Terms
 from oocbe.stress import grid_network
 from tests.helpers.effort import examples
 from tests.helpers.fake_clock import Clock
@@ -56,8 +55,8 @@ def test_the_optimum_is_the_same(structure, least):
     expected = brute_force(problem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "QUICK_CAP", 1)
-        patch.setattr(mini_bucket_rounds, "LEAST_Z", least)
-        patch.setitem(portfolio.TERMS, "mini-buckets", AT_ONCE)
+        patch.setattr(bounded, "LEAST_Z", least)
+        patch.setitem(subsolver.TERMS, "mini-buckets", AT_ONCE)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
         patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
@@ -77,7 +76,7 @@ def test_their_time_is_told_apart(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(MiniBucketRounds, "is_available", False)
         assert "mini-buckets" not in oocbe.solve(problem, **options).seconds
-    monkeypatch.setitem(portfolio.TERMS, "mini-buckets", AT_ONCE)
+    monkeypatch.setitem(subsolver.TERMS, "mini-buckets", AT_ONCE)
     seconds = oocbe.solve(problem, **options).seconds
     assert 0 < seconds["mini-buckets"] <= seconds["total"]
     assert sum(spent for phase, spent in seconds.items() if phase != "total") <= seconds["total"]
@@ -86,7 +85,7 @@ def test_their_time_is_told_apart(monkeypatch):
 def test_a_pass_that_takes_too_long_is_tried_again_where_there_is_time_for_much_more(monkeypatch):
     """A search of an hour is not to go without them since a pass was too long for its first seconds."""
     tried, clock = [], Clock()
-    monkeypatch.setattr(mini_bucket_rounds, "working_time", clock.perf_counter)
+    monkeypatch.setattr(bounded, "working_time", clock.perf_counter)
 
     def with_z(bounding, z, deadline):
         tried.append((z, deadline.remaining))
@@ -95,11 +94,11 @@ def test_a_pass_that_takes_too_long_is_tried_again_where_there_is_time_for_much_
 
     monkeypatch.setattr(mini_buckets_bound.Bounding, "with_z", with_z)
     heard, _, made = rounds(grid_network(4, 3, seed=1))
-    assert made.cost == mini_bucket_rounds.FIRST_COST
+    assert made.cost == bounded.FIRST_COST
     for _ in range(2):
         made.work(0.0, solving.Deadline())
-        assert made.cost == mini_bucket_rounds.GROWTH * 50.0
-    assert [z for z, _ in tried] == [mini_bucket_rounds.LEAST_Z] * 2
+        assert made.cost == bounded.GROWTH * 50.0
+    assert [z for z, _ in tried] == [bounded.LEAST_Z] * 2
     first, second = (limit for _, limit in tried)
     assert 0.0 < first <= 0.8 and 3000.0 < second <= 3200.0
     assert heard == [] and not made.is_over

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from oocbe.bounds.clique_variables import with_clique_variables
+from oocbe.bounds.cliques import with_clique_variables
 from oocbe.bounds.row_reduction import reduced
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Function, Variable
@@ -16,13 +16,13 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_worker
+from oocbe.search import depth_search, depth_tree
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import kept_bytes
 from oocbe.search.kernels.cpu.depth_first import VALUE, VARIABLE
 from oocbe.search.neighbourhoods import LEAST_BITS, MORE_BITS, MOST_BITS, Neighbourhood, Neighbourhoods
 from oocbe.search.searches import Searches
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
@@ -38,7 +38,7 @@ def _beside_the_search_from_its_first_node(monkeypatch):
     monkeypatch.setattr(depth_search, "ALONE_SECONDS", 0.0)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-4)
-    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_tree, "FIRST_PAUSE", 2)
 
 
 def with_an_assignment(problem):

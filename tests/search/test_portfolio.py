@@ -13,9 +13,16 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.portfolio import PARAMETERS, TERMS, Parameters, Portfolio, Terms
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Progress, SubSolver
+from oocbe.search.subsolver import (
+    PARAMETERS,
+    TERMS,
+    Parameters,
+    Portfolio,
+    SharedBounds,
+    StepProgress,
+    SubSolver,
+    Terms,
+)
 from tests.helpers.fake_clock import Clock
 
 LEAST, GREATEST = 0, 1000
@@ -45,7 +52,7 @@ class Fake(SubSolver):
     def _step(self, seconds: float, deadline: Deadline) -> None:
         raise AssertionError
 
-    def work(self, seconds: float, deadline: Deadline) -> Progress:
+    def work(self, seconds: float, deadline: Deadline) -> StepProgress:
         deadline.check()
         taken = seconds if self.takes is None else self.takes
         self.calls.append(seconds)
@@ -56,7 +63,7 @@ class Fake(SubSolver):
             self._prove((self.lower or 0) + gain, "a test")
         if self.cost:
             self.cost, self.is_over = 0.0, True
-        return Progress(taken, self._known.lower != before)
+        return StepProgress(taken, self._known.lower != before)
 
 
 class Setting:

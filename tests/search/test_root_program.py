@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from oocbe.bounds import row_tables
-from oocbe.bounds.joint_tables import with_joint_tables
-from oocbe.bounds.row_reduction import Reduction
+from oocbe.bounds.row_reduction import Reduction, with_joint_tables
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.model.problem import Problem

@@ -16,11 +16,10 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import bounded, portfolio, row_results, searches
+from oocbe.search import bounded, presolve, searches, subsolver
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.portfolio import FIRST_SECONDS, PARAMETERS
 from oocbe.search.searches import Searches
-from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import FIRST_SECONDS, PARAMETERS, SharedBounds
 from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, optimum
 
@@ -87,10 +86,10 @@ def test_bounds_of_unary_costs_below_hard_tables_join_early(monkeypatch):
     def note(solvers, *_):
         joined.update({name: one.terms.after for name, one in solvers.members.items()})
 
-    monkeypatch.setattr(portfolio.Portfolio, "run", note)
+    monkeypatch.setattr(subsolver.Portfolio, "run", note)
     square = latin_square(6, 1)
     dear = replace(square, functions=(*square.functions, Function((0, 8), [[1, 2]], [5], 0)))
-    for problem, after in ((square, portfolio.HEAD_START), (dear, FIRST_SECONDS)):
+    for problem, after in ((square, subsolver.HEAD_START), (dear, FIRST_SECONDS)):
         oocbe.solve(problem, incumbent_seconds=0)
         assert (joined["depth"], joined["bounds"]) == (0.0, after)
 
@@ -187,8 +186,8 @@ def test_a_plan_says_what_a_sample_shows(monkeypatch):
     assert oocbe.plan(problem, order_seconds=0).bounds.startswith("first depth-first search, which ends it (a sample")
     assert "depth-first" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
     assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
-    monkeypatch.setattr(row_results, "SAMPLE_SECONDS", 1e-9)
-    monkeypatch.setattr(portfolio, "PARAMETERS", A_STEP)
+    monkeypatch.setattr(presolve, "SAMPLE_SECONDS", 1e-9)
+    monkeypatch.setattr(subsolver, "PARAMETERS", A_STEP)
     hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first depth-first search (a sample of ")
     monkeypatch.setattr(DepthSearch, "expected", 4.0)
@@ -198,7 +197,7 @@ def test_a_plan_says_what_a_sample_shows(monkeypatch):
 def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     search_first(monkeypatch)
     monkeypatch.setattr(searches, "HEAD_START", 1e-9)
-    monkeypatch.setattr(portfolio, "PARAMETERS", A_STEP)
+    monkeypatch.setattr(subsolver, "PARAMETERS", A_STEP)
     monkeypatch.setattr(DepthSearch, "summary", "so and so many")
     monkeypatch.setattr(DepthSearch, "nodes", 1)
     result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)

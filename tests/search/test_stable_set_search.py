@@ -17,8 +17,8 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import searches, stable_set_search
 from oocbe.search.searches import RowProblem, Searches
-from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.stable_set_search import StableSetSearch, ValueGraph
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import optimum
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values

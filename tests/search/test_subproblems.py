@@ -15,8 +15,8 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import subproblems
-from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subproblems import SubproblemSearch
+from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP

@@ -76,8 +76,7 @@ def check_walk(
     """
     from oocbe.kernels.cpu.projection import REMOVED
     from oocbe.search.depth_tree import Root, blank_node, laid_out
-    from oocbe.search.kernels.cpu.depth_first import AFTER, DECISION, IS, VALUE, VARIABLE, restore
-    from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS
+    from oocbe.search.kernels.cpu.depth_first import AFTER, DECISION, IS, MOST_ROUNDS, VALUE, VARIABLE, restore
 
     random = Random(f"{case['chance']} {len(values)}")
     root, limit, linear = Root(tables, threshold), counted(threshold, unit), laid_out(tables)

@@ -30,8 +30,8 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
     from oocbe.search import depth_search, subproblems
     from oocbe.search.depth_search import DepthSearch
     from oocbe.search.neighbourhoods import Neighbourhoods
-    from oocbe.search.shared_bounds import SharedBounds
     from oocbe.search.subproblems import SubproblemSearch
+    from oocbe.search.subsolver import SharedBounds
 
     tables = ScopeTables.of(problem)
     if tables is None or not problem.sizes:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oocbe.api.solving.integer_scaling import IntegerScaling, prefers_logarithms
-from oocbe.api.tasks.at_once import problem_at_once
-from oocbe.api.tasks.clause_count import clauses_left
+from oocbe.api.solving.solve import IntegerScaling, prefers_logarithms
+from oocbe.api.tasks.count import ScaledWeights, asks_weights, clauses_left, forbid_zero_weights, tables_of_count
 from oocbe.api.tasks.questions import check_task, problem_of_task
+from oocbe.api.tasks.result import problem_at_once
 from oocbe.api.tasks.tables import keeping_rows
-from oocbe.api.tasks.weighted_count import ScaledWeights, asks_weights, forbid_zero_weights, tables_of_count
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
@@ -27,8 +26,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import Stopwatch, working_time
 from oocbe.runtime.deadline import Deadline, suppressed_limit
-from oocbe.search.presolve import is_easy, presolve
-from oocbe.search.row_results import FEW_ROWS, rows_to_come
+from oocbe.search.presolve import FEW_ROWS, is_easy, presolve, rows_to_come
 
 Found = TypeVar("Found")
 

@@ -1,73 +1,295 @@
 """Solve a problem: with bounds if costs are minimised or values maximised, else by plain elimination.
 
 Small problems, by the predicted rows of the first orders, are eliminated directly, as computing bounds would not pay
-off.
+off. :class:`History` records bounds and incumbents over time, orders tried, and rows of each bucket.
+
+:class:`IntegerScaling`: costs are often floats such as 0, 2.5 and 100.0. Sums of integers need no tolerance for
+rounding: a bound of 2.0001 proves 3 instead of 2.0001, bounds of linear programs are rounded up, penalties are
+distinguished from constraints, and tables have numbers of 32 bits. If all values are multiples of 2**-20 and their sums
+are small, float sums are exact, and both problems are equivalent.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from oocbe.api.solving.history import History
-from oocbe.api.solving.integer_scaling import (
-    OUT_OF_RANGE,
-    UNBOUNDED,
-    IntegerScaling,
-    allows_logarithms,
-    prefers_logarithms,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.row_reduction import Reduction
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import narrow_result
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.order import OrderChoice, longest_search
+from oocbe.elimination.orders.order import OrderChoice, heuristic, is_order_file, longest_search
+from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.outcome import blank_result, result_of_elimination
-from oocbe.elimination.plan.plan import check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
+from oocbe.elimination.plan.plan import Plan, check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.elimination.preparation.prepare import reduce_arity
-from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions, value_dtype
 from oocbe.elimination.race import Race, RaceWinner
-from oocbe.elimination.reformulation import Negation, Reformulation, RoundedBound, Stack
+from oocbe.elimination.reformulation import Negation, Number, Reformulation, RoundedBound, Stack
 from oocbe.elimination.refusals import check_linear, checked, has_logarithms
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import (
     FloatRangeError,
+    OocbeError,
     RequestedEndError,
     ResourceError,
     TimeLimitError,
     UnsupportedError,
     ValueRangeError,
 )
+from oocbe.execution.cluster.workers import read_by_workers, read_since
+from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
+from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
 from oocbe.model.results.result import Result
+from oocbe.model.semiring import Combination
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import presolved
-from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import Deadline, unlimited
+from oocbe.runtime.compilation import Stopwatch, working_time
+from oocbe.runtime.deadline import Deadline, suppressed_limit, unlimited
 from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
-from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
-from oocbe.search.row_results import FEW_ROWS, opening_result, result_of_bounds
+from oocbe.search.presolve import FEW_ROWS, PresolvedProblem, is_easy, opening_result, presolve, result_of_bounds
 from oocbe.search.searches import Searches
-from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Statistics
+from oocbe.search.subsolver import SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
-    from oocbe.bounds.row_reduction import Reduction
+
+
+@dataclass(frozen=True)
+class IntegerScaling(Reformulation):
+    """A problem of floats as one of integers, in units of a step: the greatest common divisor of all values."""
+
+    step: float = 1.0
+
+    @classmethod
+    def of(cls, problem: Problem) -> Reformulation:
+        """Unchanged for products, integers, floats without a step or with rounded sums, and after the time limit."""
+        unchanged = Reformulation(problem, problem)
+        if not applies_to(problem.semiring) or not are_fractions(problem):
+            return unchanged
+        common = abs(int(problem.constant / FRACTION))
+        for f in problem.functions:
+            common = math.gcd(common, int(np.gcd.reduce(_steps(f.values, FRACTION))), int((f.default or 0) / FRACTION))
+        step = FRACTION * (common or 1)
+        top = problem.upper_bound
+        try:
+            functions = []
+            for f in problem.functions:
+                default = None if f.default is None else int(f.default / step)
+                functions.append(Function(f.scope, f.tuples, _steps(f.values, step), default))
+            made = replace(
+                problem,
+                functions=tuple(functions),
+                constant=int(problem.constant / step),
+                upper_bound=None if top is None else _least_from(top, step),
+            )
+        except TimeLimitError:
+            return unchanged
+        return cls(problem, made, step, name="integer scaling")
+
+    def options(self, options: SolveOptions) -> SolveOptions:
+        """The options with differences of values and upper bounds in steps."""
+        ub, gap = options.ub, options.gap
+        ub = None if ub is None else _least_from(ub, self.step)
+        return replace(options, ub=ub, gap=replace(gap, absolute=gap.absolute / self.step))
+
+    def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
+        """The floats."""
+        return None if bound is None else bound * self.step, None if value is None else value * self.step
+
+
+def _steps(values: Any, step: float) -> NDArray[np.int64]:
+    """Values in units of a step, of which they are multiples."""
+    return np.asarray(np.asarray(values, dtype=np.float64) / step).astype(np.int64)
+
+
+def _least_from(bound: float, step: float) -> int:
+    """The least number of steps that reaches a bound: fewer steps are less than the bound. All sums are smaller in
+    magnitude than :data:`EXACT_SUM`."""
+    return math.ceil(max(-EXACT_SUM, min(bound, EXACT_SUM)) / step)
+
+
+UNBOUNDED = "bounds exist for sums only: solved by sums of logarithms"
+OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sums of their logarithms"
+"""Reason for the use of logarithms, for a result's notes."""
+
+
+def allows_logarithms(problem: Problem, options: SolveOptions) -> bool:
+    """Whether the logarithms of a problem of products may be solved in its place.
+
+    Products of integers are exact, and are not converted. If an order, no bounds or a resumable run is requested, the
+    given problem is eliminated.
+    """
+    semiring = problem.semiring
+    if not semiring.selects or semiring.combination is not Combination.MULTIPLY or problem.is_integral:
+        return False
+    is_free = options.bounds == options.order == options.tables == "auto" and options.workdir is None
+    return is_free and bool(problem.variables) and has_logarithms(problem)
+
+
+def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
+    """Whether to use logarithms at once: if they are allowed, unless elimination of the products is fast."""
+    if not allows_logarithms(problem, options):
+        return False
+    choices: list[OrderChoice] = []
+    with suppressed_limit(), Deadline(options.time_limit):
+        choices = easy_orders(problem, options)
+    return not choices or sum(choices[0].predicted_rows) > FEW_ROWS
+
+
+MOST_POINTS = 2_000
+"""Maximum number of points of the curve; beyond it, every second one is removed."""
+
+PLAN_SECONDS = 0.1
+"""Time limit, in seconds, to find an order after a search that needed none."""
+
+
+class History:
+    """Records the events of a solve, and forwards them.
+
+    target : the receiving observer; None: there is none, and no plan is made for it.
+    begin : start of the solve, from ``time.perf_counter``.
+    """
+
+    def __init__(self, target: Observer | None, begin: float) -> None:
+        self._target = target
+        self._begin = begin
+        self._watch = Stopwatch()
+        self._read_before = read_by_workers()
+        self._known: list[KnownAt] = []
+        self._buckets: list[BucketDone] = []
+        self._width = 0
+        self._orders = 0
+
+    def order_chosen(self, choice: OrderChoice) -> None:
+        """Record the width of an order that is likely to be used."""
+        self._width = max((len(separator) for separator in choice.separators), default=0)
+
+    def begin(self, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]) -> Callable[[int, int, int], None]:
+        """Record and forward that an order's elimination begins; returns the callback for its buckets.
+
+        problem : the eliminated problem. plan : computes the plan; called only if an observer receives it.
+        """
+        self.order_chosen(choice)
+        self._orders += 1
+        self._buckets.clear()
+        target = self._target
+        if target is not None:
+            target.started(plan())
+        names = [problem.variables[v].name for v in choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            self._buckets.append(BucketDone(names[number - 1], rows, size))
+            if target is not None:
+                target.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done
+
+    def bounds_changed(self, bound: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
+        """Record and forward the event."""
+        self._add(bound, value)
+        if self._target is not None:
+            self._target.bounds_changed(bound, value, why, assignment)
+
+    def _add(self, bound: Number, value: Number) -> None:
+        if self._known and self._known[-1][1:] == (bound, value):
+            return
+        if len(self._known) >= MOST_POINTS:
+            del self._known[1::2]
+        self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
+
+    def attach_history(self, result: Result, problem: Problem, left: Problem, options: SolveOptions) -> Result:
+        """The result with the recorded history; the event of the end.
+
+        result : of the whole problem. problem : as given. left : the propagated problem.
+        """
+        if (result.bound, result.value) != (None, None):
+            self._add(result.bound, result.value)
+        assignment = result.assignment
+        linear = () if assignment is None else problem.linear_constraints
+        compiled = self._watch.compiled
+        fixed = len(problem.variables) - len(left.variables)
+        result = replace(
+            result,
+            seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
+            width=self.width_of(result, left, options),
+            notes=(*problem.notes_of_optimum, *result.notes),
+            anytime=tuple(self._course(result, problem)),
+            buckets=tuple(self._buckets),
+            orders_tried=self._orders,
+            read_by_workers=read_since(self._read_before),
+            linear=tuple(Consumption(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
+            propagation=Removed(sum(problem.sizes), sum(problem.sizes) - sum(left.sizes) - fixed, fixed),
+            schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
+        )
+        if self._target is not None:
+            self._target.finished(result)
+        return result
+
+    def _course(self, result: Result, problem: Problem) -> Iterator[KnownAt]:
+        """Bounds and incumbents over time, in values of the problem and the result.
+
+        Values outside the problem's bounds are omitted. A bound beyond the value of an assignment, by rounding, is
+        replaced by that value.
+        """
+        choose = min if result.sense == "min" else max
+        lower, upper = problem.lower_bound, problem.upper_bound
+        before: tuple[Number, Number] = None, None
+        for seconds, bound, value in self._known:
+            if value is not None and ((lower is not None and value <= lower) or (upper is not None and value >= upper)):
+                value = None
+            if bound is not None:
+                bound = choose(x for x in (bound, value, result.value) if x is not None)
+            if before != (bound, value):
+                yield KnownAt(seconds, bound, value)
+            before = bound, value
+
+    def width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
+        """The width of the result if an elimination ended, else that of the plan."""
+        if result.order:
+            return result.width
+        if not self._width and result.status != "interrupted":
+            self._width = _planned_width(left, options)
+        return max(result.width, self._width)
+
+
+def _planned_width(left: Problem, options: SolveOptions) -> int:
+    """Width of a quickly found order, after a search without one; 0 if none is found in time.
+
+    It is the requested order, or else one greedy order, as comparing the rows of several takes much longer.
+    """
+    try:
+        with unlimited(), Deadline(PLAN_SECONDS):
+            graph = PrimalGraph(left)
+            if is_order_file(options.order):
+                order = np.array(read_order(left, options.order), dtype=np.int64)
+            else:
+                name = "min-fill" if options.order == "auto" else options.order
+                order = heuristic(name, options.order_seconds)(graph, options.seed & 0x7FFFFFFF)
+            return graph.separators(order).width
+    except OocbeError:  # such as too many variables for an order; the answer remains valid
+        return 0
+
 
 LOGARITHM_SECONDS = 0.25
 """Time limit of making logarithms, at least."""

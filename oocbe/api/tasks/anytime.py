@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from oocbe.api.facade import load_problem, settings_from
 from oocbe.api.solving.solve import solve
-from oocbe.api.tasks.clause_count import count_clauses
+from oocbe.api.tasks.count import count_clauses
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory

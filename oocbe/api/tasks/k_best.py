@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.solving.solve import solve
 from oocbe.api.tasks.result import finished, task_result, unsatisfiable
-from oocbe.api.tasks.tables import Tables, compute_tables
-from oocbe.api.tasks.top_down import best_products, gaps, multiplies_integers
+from oocbe.api.tasks.tables import Tables, best_products, compute_tables, gaps, multiplies_integers
 from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.observer import Observer
 from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import INT64_LIMIT, rounding_margin
@@ -39,9 +39,6 @@ from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import MAX_PRODUCT, Combination
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-
-if TYPE_CHECKING:
-    from oocbe.elimination.observer import Observer
 
 
 def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer | None = None) -> TaskResult:

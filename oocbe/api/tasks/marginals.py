@@ -10,30 +10,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.tasks.questions import problem_of_task
 from oocbe.api.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
-from oocbe.api.tasks.tables import compute_tables
-from oocbe.api.tasks.top_down import descend, gaps
+from oocbe.api.tasks.tables import compute_tables, descend, gaps
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
-from oocbe.junction_trees.calibration import Calibration
-from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import find_order, tree_of
-from oocbe.junction_trees.costs import large_cost, making_seconds
-from oocbe.junction_trees.query_elimination.answer import QueryAnswer
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer, large_cost, making_seconds
 from oocbe.junction_trees.query_elimination.factors import written_out
-from oocbe.junction_trees.support import ROW_BYTES
+from oocbe.junction_trees.query_engine import Calibration
+from oocbe.junction_trees.support import ROW_BYTES, Clique
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
@@ -41,9 +39,6 @@ from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
-
-if TYPE_CHECKING:
-    from oocbe.elimination.observer import Observer
 
 
 def log_partition(

@@ -1,44 +1,63 @@
-"""The tables of tasks: one forward pass without dominance or bounds, stored until the task is done."""
+"""The tables of tasks: one forward pass without dominance or bounds, stored until the task is done.
+
+The backward pass computes global weights of rows, from the root of the bucket tree down. A message has, for every row
+of its separator, the sum over the variables eliminated below it. In the backward pass, each row of a bucket's own
+message receives a weight for all variables *outside*; the bucket's join splits it among the values of its variable and
+passes it to the rows of the joined messages. Weights that are conditional probabilities give marginals without division
+(downwards the tree is a directed model, as for sampling), gaps to the best value give min-marginals, and truth values
+the rows that occur in an optimal assignment.
+
+Weights are in memory, or in a scratch file if memory is short (:class:`RowWeights`). Both forms use blocks of a fixed
+number of rows, so that sums are identical to the last bit. A file has an LRU cache of a few blocks in memory:
+neighbouring rows of one message point to neighbouring rows of the next.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets.bucket_rows import CHUNK_ROWS, BucketRows, Evaluated, SeparatorRows
+from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.consumption import carried_in_rows, left_out, why_left_out
-from oocbe.elimination.observer import bucket_callback
+from oocbe.elimination.observer import Observer, bucket_callback
 from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.plan.plan import candidate_orders, plan_of
 from oocbe.elimination.preparation.prepare import Prepared, reduce_arity
 from oocbe.elimination.race import Race
 from oocbe.elimination.runs.durability import Run
-from oocbe.errors import DiskError, UnsupportedError
+from oocbe.errors import CorruptDataError, DiskError, UnsupportedError
+from oocbe.execution.sources import ChunkCache
 from oocbe.formats.global_costs import Decomposed
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.checksums import crc32
 from oocbe.runtime.deadline import Deadline
-
-if TYPE_CHECKING:
-    from oocbe.elimination.observer import Observer
+from oocbe.tables import disk
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 
 
 @dataclass
 class Tables:
     """A finished forward pass.
 
-    Attributes
-    ----------
     prepared, outcome : of the forward pass.
     store : holds the messages.
     choice : the order. engine : that computed them. deadline : of the engine's calls, including later passes.
@@ -159,3 +178,184 @@ def _step_of(own: LinearConstraint) -> Callable[[int, int, int], tuple[int, int 
         return max(total, own.capacity - most[place + 1]), 0
 
     return step
+
+
+Share = Callable[[Bucket, NDArray[np.int64], NDArray[Any], Evaluated], NDArray[Any]]
+"""Called with a bucket, row numbers of its own message, their weights and their evaluation; returns the weight of each
+row and value (rows, domain size). Infeasible ones have the same ``nothing`` as unreached ones."""
+
+
+def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: Share) -> None:
+    """Visit every bucket from the root down.
+
+    start : weight of the single row of a bucket without a separator. nothing : weight of an unreached row.
+    reduce : combines the weights of one row, such as ``np.add``; ``nothing`` is its neutral element.
+    share : splits the weights of a bucket's rows; see :data:`Share`.
+    """
+    dtype = np.asarray(start).dtype
+    store = tables.store
+    store.free_device_memory()
+    numbers = tuning()
+    store.make_room(int(store.memory_limit * numbers.half_share))
+    most = int(store.memory_limit * numbers.small_share)
+    cache = ChunkCache(int(store.memory_limit * numbers.quarter_share))
+
+    def fresh(rows: int) -> RowWeights:
+        return RowWeights(rows, nothing, dtype, most, store.budget)
+
+    weights: dict[int, RowWeights] = {}
+    for bucket in reversed(tables.outcome.buckets):
+        own = bucket.sent
+        mine = fresh(1) if own is None else weights.pop(id(own))
+        if own is None:
+            mine.add(reduce, np.zeros(1, dtype=np.int64), np.array([start], dtype=dtype))
+        handed = [fresh(m.rows) if m.is_filtered else None for m in bucket.messages]
+        mine_and_theirs = bucket.messages if own is None else [own, *bucket.messages]
+        store.list_rows([m for m in mine_and_theirs if m.is_filtered and m.listed_bytes > most])
+        rows, separator = BucketRows(tables.prepared, bucket, cache), SeparatorRows(own, cache)
+        for piece, weight in _reached(mine, nothing):
+            tables.deadline.check()
+            evaluated = rows.evaluate(separator.columns(piece), len(piece))
+            if not evaluated.feasible.any(axis=1).all():
+                raise _changed(tables, bucket)
+            shares = share(bucket, piece, weight, evaluated)
+            reached = shares != nothing
+            for target, places in zip(handed, evaluated.places, strict=True):
+                if target is not None:
+                    target.add(reduce, places[reached], shares[reached])
+        mine.close()
+        for message, target in zip(bucket.messages, handed, strict=True):
+            if target is not None:
+                weights[id(message)] = target
+
+
+def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    for start, block in weights.blocks():
+        rows = np.flatnonzero(block != nothing)
+        for first in range(0, len(rows), CHUNK_ROWS):
+            piece = rows[first : first + CHUNK_ROWS]
+            yield start + piece, block[piece]
+
+
+def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
+    """Gap of each value to the best one of its row, never negative; infeasible ones are not masked.
+
+    In product semirings it is a difference of logarithms.
+    """
+    semiring = tables.prepared.semiring
+    values, feasible = evaluated.values, evaluated.feasible
+    if semiring.combination is Combination.MULTIPLY:
+        with np.errstate(divide="ignore"):
+            values = -np.log(np.where(feasible, values, 1).astype(np.float64))
+    elif semiring.marginalisation is Marginalisation.MAX:
+        values = -values
+    worst = np.iinfo(np.int64).max if values.dtype.kind == "i" else np.inf
+    best = np.where(feasible, values, worst).min(axis=1)
+    found: NDArray[Any] = np.where(feasible, values - best[:, None], 0)
+    return found
+
+
+def multiplies_integers(prepared: Prepared) -> bool:
+    """Whether values are products of integers, which are compared exactly, unlike their logarithms."""
+    return prepared.dtype.kind == "i" and prepared.semiring.combination is Combination.MULTIPLY
+
+
+def best_products(evaluated: Evaluated) -> NDArray[np.int64]:
+    """The largest feasible value of each row, (rows, 1), of products of integers; none of them is negative."""
+    best: NDArray[np.int64] = np.where(evaluated.feasible, evaluated.values, 0).max(axis=1)
+    return best[:, None]
+
+
+def ties(tables: Tables, evaluated: Evaluated, margin: float) -> NDArray[np.bool_]:
+    """Mask of the values equal to the best one of their row: integers exactly, other numbers up to a margin of gaps."""
+    if multiplies_integers(tables.prepared):
+        best: NDArray[np.bool_] = evaluated.values == best_products(evaluated)
+    else:
+        best = gaps(tables, evaluated) <= margin
+    return evaluated.feasible & best
+
+
+def _changed(tables: Tables, bucket: Bucket) -> CorruptDataError:
+    problem = tables.prepared.problem
+    return CorruptDataError(
+        f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: no value extends a row of its message; "
+        "a message has changed since it was made"
+    )
+
+
+BLOCK_ROWS = 1 << 17
+"""Rows of a block: 1 MiB of float64."""
+
+
+class RowWeights:
+    """Weights of all rows of a message; :meth:`close` releases its disk space.
+
+    rows : number of rows. nothing : initial weight of a row.
+    dtype : of the weights.
+    most_bytes : limit in memory; larger weights are in a file, with a cache of so many bytes.
+    budget : counts the file's bytes, and gives its folder.
+    Raises DiskError: the file cannot be made.
+    """
+
+    def __init__(self, rows: int, nothing: Any, dtype: np.dtype[Any], most_bytes: int, budget: DiskBudget) -> None:
+        self.rows, self._nothing, self._dtype = rows, nothing, dtype
+        self._block_bytes = BLOCK_ROWS * dtype.itemsize
+        self.is_held = rows * dtype.itemsize <= most_bytes
+        self._most_blocks = max(1, most_bytes // self._block_bytes)
+        self._blocks: OrderedDict[int, NDArray[Any]] = OrderedDict()
+        self._written: dict[int, int] = {}  # blocks in the file, and their checksums
+        self._file: NamelessFile | None = None
+        if not self.is_held:
+            disk.make_folder_of_user(budget.folder)  # not made yet if all messages fitted the memory
+            self._file = NamelessFile(budget, f"scratch file for the weights of {rows:,} rows")
+
+    def add(self, reduce: np.ufunc, rows: NDArray[np.int64], weights: NDArray[Any]) -> None:
+        """Reduce weights into some rows, in their order; a row may occur several times.
+
+        Raises DiskError: the disk is full, or its limit reached; CorruptDataError: data read from the file differ from
+        those written.
+        """
+        numbers = rows // BLOCK_ROWS
+        order = np.argsort(numbers, kind="stable")
+        found, starts = np.unique(numbers[order], return_index=True)
+        for number, mine in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            reduce.at(self._block(number), rows[mine] - number * BLOCK_ROWS, weights[mine])
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """First row and weights of each block that any weight was added to, in order; errors as for :meth:`add`."""
+        for number in sorted({*self._blocks, *self._written}):
+            yield number * BLOCK_ROWS, self._block(number)
+
+    def close(self) -> None:
+        """Discard all weights and release their disk space."""
+        self._blocks.clear()
+        self._written.clear()
+        if self._file is not None:
+            self._file.close()
+
+    def _block(self, number: int) -> NDArray[Any]:
+        """A block in memory; if there are too many, the least recently used ones are written."""
+        if number in self._blocks:
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+        while self._file is not None and len(self._blocks) >= self._most_blocks:
+            self._write(self._file, *self._blocks.popitem(last=False))
+        count = min(BLOCK_ROWS, self.rows - number * BLOCK_ROWS)
+        block = np.full(count, self._nothing, dtype=self._dtype)
+        if self._file is not None and number in self._written:
+            self._read(self._file, number, block)
+        self._blocks[number] = block
+        return block
+
+    def _read(self, file: NamelessFile, number: int, block: NDArray[Any]) -> None:
+        view = block.view(np.uint8).data
+        file.read(view, number * self._block_bytes)
+        if crc32(view) != self._written[number]:
+            raise CorruptDataError(
+                f"{file.name}: rows from {number * BLOCK_ROWS:,} on are not what was written; check the disk"
+            )
+
+    def _write(self, file: NamelessFile, number: int, block: NDArray[Any]) -> None:
+        view = block.view(np.uint8).data
+        file.write(view, number * self._block_bytes, more=0 if number in self._written else len(view))
+        self._written[number] = crc32(view)

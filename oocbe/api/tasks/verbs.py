@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from oocbe.api.facade import load_problem, settings_from, use_workers_of
 from oocbe.api.tasks.questions import check_task
+from oocbe.elimination.observer import Observer
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
 from oocbe.model.model_checks import as_integer
+from oocbe.model.problem import Problem
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues
+from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import Stopwatch
 from oocbe.runtime.interruption import listening
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from oocbe.elimination.observer import Observer
     from oocbe.formats.uai import Evidence
-    from oocbe.model.problem import Problem
     from oocbe.model.results.task_result import TaskResult
-    from oocbe.model.settings.options import SolveOptions
 
 RESUMED = ("optimum", "mpe")
 """Tasks whose runs are saved in a work folder; other tasks only have scratch folders there."""
@@ -104,9 +104,8 @@ def answered(
     from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best
     from oocbe.api.tasks import marginals as weights
-    from oocbe.api.tasks.at_once import answered_at_once
-    from oocbe.api.tasks.result import lifted, task_result
-    from oocbe.api.tasks.weighted_count import asks_weights, forbid_zero_weights, weighted_count
+    from oocbe.api.tasks.count import asks_weights, forbid_zero_weights, weighted_count
+    from oocbe.api.tasks.result import answered_at_once, lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.prepare import reduce_arity
     from oocbe.elimination.reformulation import Stack
@@ -114,7 +113,7 @@ def answered(
 
     made = None
     if proof is not None or opb is not None:
-        from oocbe.certificates.counts import CountProof
+        from oocbe.certificates.proofs import CountProof
 
         made = CountProof(task, problem, settings, proof, opb)
     is_weighted = asks_weights(task, problem, settings)
@@ -177,10 +176,7 @@ def why_from_the_start(task: str, settings: SolveOptions) -> str:
 
 def load_engine() -> None:
     """Load the modules of tasks after reading, so that a malformed file is reported sooner."""
-    import oocbe.api.tasks.count
-    import oocbe.api.tasks.k_best
-    import oocbe.api.tasks.marginals
-    import oocbe.api.tasks.weighted_count  # noqa: F401
+    import oocbe.api.tasks.count  # noqa: F401
 
 
 def _asked(

@@ -88,19 +88,11 @@ class Edge:
 class LogJoinGraph:
     """The join graph of one problem, one order and one limit of cells.
 
-    Parameters
-    ----------
     problem : of the log-sum-exp semiring, without linear constraints.
     order : of elimination, of all variables. most_cells : of a cluster. memory : limit of all tables, in bytes.
     maximised : variables whose maximum is taken, for :meth:`bound`.
-
-    Attributes
-    ----------
     clusters, edges : see the module.
-
-    Raises
-    ------
-    ResourceError : the tables do not fit. TimeLimitError : the deadline of the enclosing block came.
+    Raises ResourceError: the tables do not fit; TimeLimitError: the deadline of the enclosing block came.
     """
 
     def __init__(

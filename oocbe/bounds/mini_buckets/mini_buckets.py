@@ -17,27 +17,217 @@ backend, with messages on disk when memory is short.
 Costs are shifted between the mini-buckets of a bucket in complete tables
 (:mod:`oocbe.bounds.mini_buckets.mini_buckets_complete`): in rows, of which many are missing, shifts lowered bounds as
 often as they raised them.
+
+A mini-bucket's *size* is the total number of variables of its factors, including the eliminated one: the limit z of
+Fioretto et al. (2018), algorithm 2, line 3. (Their example 4 counts the message's variables instead, one fewer.) A
+factor with more than z variables is a mini-bucket of its own.
+
+* *By scope* (Dechter and Rish 2003): each factor, largest scope first, joins the first mini-bucket that stays within z.
+* *By content* (greedy merging, after Rollon and Dechter 2010): the two mini-buckets with the largest loss from separate
+  elimination are merged. The loss of a pair is the mean, over sampled assignments of the other variables, of the
+  joint minimum over the variable minus the sum of the two separate minima.
+
+In both, a factor whose scope an existing mini-bucket contains joins it at no cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.mini_buckets.mini_buckets_partition import FactorGroup, by_content, by_scope, parts_of
-from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
+from oocbe.elimination.buckets.bucket_rows import BucketRows
+from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets, members_of
 from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import INCOMPLETE
+from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.runtime.deadline import looked
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
+
+PARTITIONS = ("scope", "content")
+"""Methods of division: by scope size, or by sampled loss."""
+
+SAMPLES = 128
+"""Sampled assignments per bucket: enough to rank losses, in a fraction of a millisecond."""
+
+LEAST_GAIN = 1e-12
+"""Minimum loss relative to the range of values: smaller sampled losses are rounding, and scopes decide instead."""
+
+
+@dataclass
+class FactorGroup:
+    """A mini-bucket, or a single factor to be assigned to one.
+
+    members : variables as a bit set.
+    functions, constraints, messages : its factors.
+    """
+
+    members: int
+    functions: list[PackedFactor] = field(default_factory=list)
+    constraints: list[PackedFactor] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return self.members.bit_count()
+
+    def take(self, other: FactorGroup) -> None:
+        """Add all factors of another group."""
+        self.members |= other.members
+        self.functions += other.functions
+        self.constraints += other.constraints
+        self.messages += other.messages
+
+
+def parts_of(bucket: Bucket, constraints: Sequence[PackedFactor]) -> list[FactorGroup]:
+    """The factors of a bucket, one a group; ``constraints`` are those of the bucket to be divided."""
+    parts = [FactorGroup(members_of(m.scope), messages=[m]) for m in bucket.messages]
+    parts += [FactorGroup(f.members, functions=[f]) for f in bucket.functions]
+    return parts + [FactorGroup(c.members, constraints=[c]) for c in constraints]
+
+
+def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
+    """Mini-buckets of at most ``z`` variables, by scope size (see the module)."""
+    made: list[FactorGroup] = []
+    for part in sorted(parts, key=lambda p: -p.size):
+        home = next((m for m in made if part.members & ~m.members == 0), None)
+        if home is None:
+            home = next((m for m in made if (m.members | part.members).bit_count() <= z), None)
+        if home is None:
+            home = FactorGroup(part.members)
+            made.append(home)
+        home.take(part)
+    return made
+
+
+def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variable: int, seed: int) -> list[FactorGroup]:
+    """Mini-buckets of at most ``z`` variables, merged by largest loss of separate elimination (see the module)."""
+    made = by_scope(parts, 0)  # each factor joins one that covers it
+    if not any((a.members | b.members).bit_count() <= z for i, a in enumerate(made) for b in made[:i]):
+        return made
+    costs = np.stack(_sampled_costs(made, prepared, variable, seed))
+    count = len(made)
+    gains = np.full((count, count), -np.inf)
+    sizes = np.zeros((count, count), dtype=np.int64)
+
+    def rate(i: int) -> None:
+        """Gain of a merge of a mini-bucket with each of the others; -inf if not allowed."""
+        gains[i] = gains[:, i] = -np.inf
+        for j, other in enumerate(made):
+            sizes[i, j] = sizes[j, i] = (made[i].members | other.members).bit_count()
+        allowed = [j for j in range(count) if j != i and made[j].members and sizes[i, j] <= z]
+        if allowed:
+            together = (costs[allowed] + costs[i]).min(axis=2)
+            found = (together - costs[allowed].min(axis=2) - costs[i].min(axis=1)).mean(axis=1)
+            gains[i, allowed] = gains[allowed, i] = np.where(found < LEAST_GAIN, 0.0, found)
+
+    for i in range(count):
+        rate(i)
+    while (best := gains.max()) > -np.inf:
+        _, i, j = min((sizes[i, j], i, j) for i, j in np.argwhere(gains == best).tolist())
+        made[i].take(made[j])
+        costs[i] += costs[j]
+        made[j] = FactorGroup(0)
+        gains[j] = gains[:, j] = -np.inf
+        rate(i)
+    return [m for m in made if m.members]
+
+
+def _sampled_costs(
+    parts: Sequence[FactorGroup], prepared: Prepared, variable: int, seed: int
+) -> list[NDArray[np.float64]]:
+    """Costs of each part, (samples, domain size), in units of the total range; infeasible cells cost 2."""
+    generator = np.random.default_rng([seed, variable])
+    everything = 0
+    for part in parts:
+        everything |= part.members
+    sizes = prepared.problem.sizes
+    columns = {v: generator.integers(0, sizes[v], size=SAMPLES) for v in elements_of(everything)}
+    values: list[NDArray[np.float64]] = []
+    feasible: list[NDArray[np.bool_]] = []
+    for part in parts:
+        rows = BucketRows(prepared, Bucket(variable, (), part.functions, part.constraints, part.messages))
+        evaluated = rows.evaluate(columns, SAMPLES)
+        values.append(evaluated.values.astype(np.float64))
+        feasible.append(evaluated.feasible)
+    known = [v[f] for v, f in zip(values, feasible, strict=True) if f.any()]
+    low = min((float(k.min()) for k in known), default=0.0)
+    span = max((float(k.max()) for k in known), default=0.0) - low or 1.0
+    return [np.where(f, (v - low) / span, 2.0) for v, f in zip(values, feasible, strict=True)]
+
+
+@dataclass(frozen=True)
+class MiniBucketShape:
+    """Messages of mini-bucket elimination, predicted from scopes alone.
+
+    separators : of every message, as a bit set; without empty ones. variables : eliminated one of each.
+    split : buckets with more than one mini-bucket.
+    """
+
+    separators: list[int]
+    variables: list[int]
+    split: int
+
+
+def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) -> MiniBucketShape:
+    """Simulate partition by scope for factors with the given scopes."""
+    position = {v: place for place, v in enumerate(order)}
+    waiting: list[list[FactorGroup]] = [[] for _ in order]
+
+    def send(members: int) -> None:
+        waiting[min(position[v] for v in elements_of(members))].append(FactorGroup(members))
+
+    for scope in looked(scopes):
+        if scope:
+            send(members_of(scope))
+    separators: list[int] = []
+    variables: list[int] = []
+    split = 0
+    for place, v in enumerate(looked(order)):
+        made = by_scope(waiting[place], z)
+        split += len(made) > 1
+        for part in made:
+            separator = part.members & ~(1 << v)
+            if separator:
+                variables.append(v)
+                separators.append(separator)
+                send(separator)
+        waiting[place] = []
+    return MiniBucketShape(separators, variables, split)
+
+
+def largest_fitting(
+    scopes: Sequence[tuple[int, ...]],
+    order: Sequence[int],
+    width: int,
+    budget: int,
+    bytes_of: Callable[[MiniBucketShape], float],
+) -> int:
+    """The largest z, at least the size of the largest scope, with predicted bytes within a budget.
+
+    width : induced width of the order; beyond ``width + 1`` no bucket is split. bytes_of : predicts a shape's bytes.
+    """
+    least = max((len(s) for s in scopes), default=1)
+    best = max(1, least)
+    for z in range(best, max(best, width + 1) + 1):
+        shape = shape_of(scopes, order, z)
+        if bytes_of(shape) > budget:
+            break
+        best = z
+        if not shape.split:
+            break
+    return best
+
 
 ULP = 2.0**-52
 """Upper bound on the rounding error of a float64 sum, relative to the sum of its terms' magnitudes."""

@@ -16,13 +16,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.incumbent import find_incumbent
-from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
+from oocbe.bounds.mini_buckets.mini_buckets import (
+    PARTITIONS,
+    ULP,
+    MiniBucketPass,
+    MiniBuckets,
+    MiniBucketShape,
+    largest_fitting,
+)
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
-from oocbe.bounds.mini_buckets.mini_buckets_partition import PARTITIONS, MiniBucketShape, largest_fitting
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
@@ -31,7 +36,7 @@ from oocbe.elimination.buckets.resources import engine_for, memory_warning, mess
 from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_problem
-from oocbe.elimination.observer import bucket_callback
+from oocbe.elimination.observer import Observer, bucket_callback
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
@@ -51,9 +56,6 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, current, unlimited
 from oocbe.runtime.interruption import listening
 from oocbe.tables.layout import bits_for
-
-if TYPE_CHECKING:
-    from oocbe.elimination.observer import Observer
 
 AUTO = "auto"
 """In place of a z, or of a method of division: chosen automatically."""
@@ -77,7 +79,7 @@ def bound(
     problem : the problem; ``options.semiring`` overrides its semiring, which must select.
     options : order, seed, memory, backend and limits; bounds and dominance are ignored.
     z : maximum number of variables of a mini-bucket, including the eliminated one (see
-        :mod:`oocbe.bounds.mini_buckets.mini_buckets_partition`). Several run one after the other; a z that cannot
+        :mod:`oocbe.bounds.mini_buckets.mini_buckets`). Several run one after the other; a z that cannot
         improve on earlier ones is skipped and noted. ``auto``: the largest z with messages predicted to fit the memory
         limit; with cost shifting in complete tables, the z with the best bound, tried upwards while the bound improves.
     partition : ``scope``, ``content``, or ``auto``: content for cost shifting in complete tables, else scope.

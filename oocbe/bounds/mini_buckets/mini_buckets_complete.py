@@ -47,8 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.cost_tables import CompleteCosts, add, least, zeros
-from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass
-from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
+from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass, shape_of
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.buckets.buckets import elements_of, members_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
@@ -59,22 +58,14 @@ from oocbe.tables.table import format_bytes
 class JoinGraph:
     """The clusters of one problem, one order and one z, after the first forward pass.
 
-    Parameters
-    ----------
     costs : the problem's functions. order : of elimination. z : maximum number of variables of a cluster.
     memory : limit of all tables, in bytes.
     temperature : of the samples that guide the division of buckets, in units of the average maximum cost of a function
         with costs; None: buckets are divided by scope size. seed : of the samples.
     bucket_done : called in the first pass with each bucket's number (from 1), and cells and bytes of its messages.
-
-    Attributes
-    ----------
     sizes : of the domains. clusters : in elimination order. buckets : indices of each bucket's clusters.
     proven : lower bound of all assignments, in fixed point; at least ``costs.cap`` if none counts.
-
-    Raises
-    ------
-    ResourceError : the tables do not fit. TimeLimitError : the deadline of the enclosing block came.
+    Raises ResourceError: the tables do not fit; TimeLimitError: the deadline of the enclosing block came.
     """
 
     def __init__(

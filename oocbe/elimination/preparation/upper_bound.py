@@ -16,9 +16,8 @@ from oocbe.elimination.preparation.prepare import without_zeros
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions, rounding_margin
 from oocbe.elimination.reformulation import negated
 from oocbe.errors import UnsupportedError
-from oocbe.model.extremes import lists_all
 from oocbe.model.parts import Constraint, Function
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, lists_all
 from oocbe.model.semiring import MAX_SUM, SUM_PRODUCT, Combination, Marginalisation
 from oocbe.runtime.deadline import looked
 

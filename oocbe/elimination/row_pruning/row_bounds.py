@@ -4,7 +4,7 @@ A *term* states ``constant + Σ_v entries_v(x_v) <= part(x)`` for a part of the 
 bounds one function, or the problem's constant. A *hard* term is at most 0 for every assignment that counts: a
 multiplier times a valid inequality (``-y * rhs + Σ y * coef * x <= 0``), or the costs charged to a hard constraint. A
 *literal* term is an inequality of literals with coefficients of at least 0; where it is violated, the costly tuples of
-functions (:mod:`oocbe.bounds.costly_tuples`) pay for it. A *consumed* term is a multiplier times one of the problem's
+functions (:mod:`oocbe.bounds.forbidden`) pay for it. A *consumed* term is a multiplier times one of the problem's
 linear constraints. The sum of all terms is a lower bound on the problem; each variable then takes its cheapest value
 independently. All reparametrisations (Cooper et al. 2010, *Soft arc consistency revisited*) and the reduced costs of
 linear programs have this form.

@@ -20,8 +20,7 @@ from oocbe.elimination.orders.order import OrderChoice
 from oocbe.elimination.runs.checkpoint import OrderCheckpoint
 from oocbe.elimination.runs.run_directory import RunDirectory, messages_in, no_run_in, record_in
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError, amount
-from oocbe.model.problem import Problem
-from oocbe.model.problem_digest import problem_digest
+from oocbe.model.problem import Problem, problem_digest
 from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.settings.option_values import ORDER_NAMES
 from oocbe.model.settings.options import SolveOptions

@@ -1,22 +1,319 @@
-"""Answers for one case, or several one by one: plans for the targets, and their results."""
+"""Answers for one case, or several one by one: plans for the targets, and their results.
+
+One tree for all targets contains every factor that any target needs, which enlarges its cliques: for munin1, the
+posteriors of all variables need cliques of a hundred million cells, those of a single one a thousandth of that. Targets
+that share many factors are grouped as long as the tree of the group costs no more than the trees of its parts.
+
+A case can be answered by a sweep over the tree's rows, by a sweep over the smaller tree of a group of cases
+(:mod:`oocbe.junction_trees.conditioning`), or without rows by eliminating the relevant factors
+(:mod:`oocbe.junction_trees.query_elimination`). Each choice compares estimated seconds.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.costs import elimination_seconds
+from oocbe.elimination.orders.separators import ScopeGraph, Separators
+from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.query_elimination.complete_tree import UnderflowError
-from oocbe.junction_trees.query_elimination.factors import WrittenFactors, factors_of_case, written_out
-from oocbe.junction_trees.query_elimination.groups import CasePlan
+from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree, UnderflowError, sent_cells, table_bytes
+from oocbe.junction_trees.query_elimination.factors import (
+    CaseFactors,
+    WrittenFactors,
+    components,
+    factors_of_case,
+    relevant,
+    written_out,
+)
+from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.junction_trees.weights import weights_of
+from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import check_deadline
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import check_deadline, current
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """An elimination order, its separators, its cost in joined cells, the cells of its messages, and the bytes of the
+    tables that it holds."""
+
+    order: tuple[int, ...]
+    separators: tuple[tuple[int, ...], ...]
+    cost: float
+    sent: float
+    nbytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Factors of one tree, which share no hidden variable with other factors of the plan, and their targets.
+
+    factors : their numbers. asked : target variables. order : of all of their variables.
+    is_evidence : whether their total weight is a factor of the probability of the evidence.
+    """
+
+    factors: frozenset[int]
+    asked: frozenset[int]
+    order: Order
+    is_evidence: bool
+
+
+class CasePlan:
+    """The computations for a case.
+
+    case : the factors. asked : target variables, each with two or more remaining values.
+    is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
+    memory : limit in bytes; if no order within it is found at once, the search takes longer.
+    groups : factors that are joined together.
+    free : variables in no factor, whose values have equal weights.
+    """
+
+    def __init__(self, case: CaseFactors, asked: Collection[int], is_whole: bool = False, memory: float = 1e99) -> None:
+        self._case, self._memory = case, memory
+        self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
+        self._scopes = [factor.scope for factor in case.factors]
+        base, went = (set(range(len(self._scopes))), []) if is_whole else self._relevant(())
+        evidence = [self._group(own, asked) for own in components(self._scopes, base)]
+        having = {v for f in base for v in self._scopes[f]}
+        self.free = tuple(v for v in case.hidden if v not in having and v not in set(went))
+        wanted = set(asked)
+        targets = self._with_targets(evidence, [v for v in went if v in wanted]) if wanted else []
+        self.groups = [self._improved(group) for group in _told_apart(evidence, targets)]
+
+    @property
+    def cost(self) -> float:
+        """Joined cells of all groups, plus the overhead of their cliques and messages."""
+        return sum(group.order.cost + tuning().message_cells * group.order.sent for group in self.groups)
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the tables of a group at a time."""
+        return max((group.order.nbytes for group in self.groups), default=0.0)
+
+    def variables(self, group: Group) -> set[int]:
+        """Variables of a group's factors."""
+        return {v for f in group.factors for v in self._scopes[f]}
+
+    def tree(self, group: Group) -> CompleteTree:
+        """The tree of a group."""
+        factors = [self._case.factors[f] for f in sorted(group.factors)]
+        return CompleteTree(self._sizes.tolist(), factors, group.order.order, group.order.separators)
+
+    def _relevant(self, asked: Collection[int]) -> tuple[set[int], list[int]]:
+        sums = self._case.sums_to_one
+        return relevant(self._scopes, range(len(self._scopes)), asked, lambda f, v: sums[f] == v)
+
+    def _with_targets(self, evidence: Sequence[Group], rest: Sequence[int]) -> list[Group]:
+        """Groups for targets that the evidence does not need, given in the order of their removal as barren."""
+        if not rest:
+            return []
+        whole = self._together(evidence, rest)
+        uses = np.bincount([v for scope in self._scopes for v in scope], minlength=len(self._sizes))
+        leaves = sum(uses[v] == 1 for v in rest)
+        if tuning().cell_seconds * _cost(whole) <= tuning().group_seconds * leaves:
+            return whole
+        wanted: set[int] = set(rest)
+        alone: list[Group] = []
+        for v in rest:
+            if v in wanted:
+                check_deadline()
+                alone.append(self._group_of({v}, wanted))
+                wanted -= alone[-1].asked
+        groups: list[Group] = []
+        for group in sorted(alone, key=lambda group: -len(group.factors)):
+            check_deadline()
+            merged = self._merged(groups, group)
+            if merged is None:
+                groups.append(group)
+            else:
+                groups[merged[0]] = merged[1]
+        return min((whole, groups), key=_cost)
+
+    def _together(self, evidence: Sequence[Group], asked: Collection[int]) -> list[Group]:
+        """One group for each component of the factors that some targets need."""
+        needed, _ = self._relevant(set(asked))
+        known = {group.factors for group in evidence}
+        found = [frozenset(own) for own in components(self._scopes, needed)]
+        return [self._group(own, asked) for own in found if own not in known]
+
+    def _group_of(self, targets: set[int], asked: Collection[int]) -> Group:
+        """The group of the factors that some targets need, which are connected; ``asked`` may have more variables."""
+        needed, _ = self._relevant(targets)
+        for own in components(self._scopes, needed):
+            if targets <= {v for f in own for v in self._scopes[f]}:
+                return self._group(own, asked)
+        raise AssertionError("targets of a group are connected")
+
+    def _merged(self, groups: Sequence[Group], new: Group) -> tuple[int, Group] | None:
+        """The number of a group to merge with a new one, and the merged group, if that costs no more than both."""
+        if not groups:
+            return None
+
+        def likeness(number: int) -> float:
+            own = groups[number].factors
+            return len(own & new.factors) / len(own | new.factors)
+
+        best = max(range(len(groups)), key=likeness)
+        other = groups[best]
+        if not other.factors & new.factors:
+            return None
+        asked = set(other.asked | new.asked)
+        merged = self._group_of(asked, asked)
+        return (best, merged) if merged.order.cost <= other.order.cost + new.order.cost else None
+
+    def _group(self, factors: Collection[int], asked: Collection[int]) -> Group:
+        having = {v for f in factors for v in self._scopes[f]}
+        return Group(frozenset(factors), frozenset(having & set(asked)), self._orders(factors).order(0), False)
+
+    def _improved(self, group: Group) -> Group:
+        """The group with the best order of a search, limited to a share of its tree's time and of the time left."""
+        if tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
+            return group
+
+        def rank(order: Order) -> tuple[bool, float]:
+            return order.nbytes > self._memory, order.cost
+
+        orders, best = self._orders(group.factors), group.order
+        if self._case.order:
+            best = min(best, orders.along(self._case.order), key=rank)
+        begin, deadline = time.perf_counter(), current()
+        left = math.inf if deadline is None else 0.75 * deadline.remaining
+        for seed in range(1, tuning().group_orders):
+            enough = tuning().search_share * tuning().cell_seconds * best.cost
+            enough = enough if best.nbytes <= self._memory else 4 * tuning().first_order_seconds
+            if time.perf_counter() - begin > min(left, enough):
+                break
+            best = min(best, orders.order(seed, best), key=rank)
+        return replace(group, order=best)
+
+    def _orders(self, factors: Collection[int]) -> _Orders:
+        return _Orders([self._scopes[f] for f in sorted(factors)], self._sizes)
+
+
+def _told_apart(evidence: Sequence[Group], targets: Sequence[Group]) -> list[Group]:
+    """All groups, such that each evidence component counts once for the probability of the evidence, and is not joined
+    separately if a group of targets contains it."""
+    left = list(evidence)
+    found = []
+    for group in targets:
+        inside = [own for own in evidence if own.factors <= group.factors]
+        if inside and all(own in left for own in inside):
+            left = [own for own in left if own not in inside]
+            asked = group.asked.union(*(own.asked for own in inside))
+            group = replace(group, asked=asked, is_evidence=True)
+        found.append(group)
+    return [*(replace(group, is_evidence=True) for group in left), *found]
+
+
+def _cost(groups: Iterable[Group]) -> float:
+    return sum(group.order.cost for group in groups)
+
+
+def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float:
+    """Cells of all buckets of a greedy order of all variables."""
+    having = [scope for scope in scopes if scope]
+    if not having:
+        return 0.0
+    order = _Orders(having, np.array(sizes, dtype=np.int64)).order(0)
+    return order.cost - tuning().clique_cells * len(order.order)
+
+
+class _Orders:
+    """Orders of the variables of some scopes."""
+
+    def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
+        own = sorted({v for scope in scopes for v in scope})
+        number = {v: i for i, v in enumerate(own)}
+        self._variables = np.array(own, dtype=np.int64)
+        numbered = [[number[v] for v in scope] for scope in scopes]
+        self._sizes = sizes[self._variables]
+        self._graph = ScopeGraph("a case", numbered, self._sizes.tolist())
+
+    def order(self, seed: int, best: Order | None = None) -> Order:
+        """The order of a seed: of the first ones greedy, as further loops take time to load; then mostly windows."""
+        graph = self._graph
+        if best is None or seed < 8:
+            order, _ = graph.greedy_order(greedy.MIN_FILL if seed % 2 else greedy.WEIGHTED_MIN_FILL, seed)
+        elif seed == 8:
+            order = graph.linear_order(seed)
+        elif seed % 4 == 3:
+            order = graph.dissected_order(seed)
+        else:
+            given = np.searchsorted(self._variables, best.order)
+            order = graph.improved_order(given, graph.joined_cells(given, graph.separators(given)), seed)
+        return self.along(self._variables[order])
+
+    def along(self, wanted: Sequence[int] | NDArray[np.int64]) -> Order:
+        """An order of these variables, among others."""
+        graph, order = self._graph, np.array(wanted, dtype=np.int64)
+        order = np.searchsorted(self._variables, order[np.isin(order, self._variables)])
+        separators = graph.separators(order)
+        cells = graph.joined_cells(order, separators)
+        place, (starts, members) = np.argsort(order), separators
+        parents = np.full(len(order), -1)
+        parents[np.diff(starts) > 0] = place[members[starts[:-1][np.diff(starts) > 0]]]
+        cost = float(cells.sum()) + tuning().clique_cells * len(order)
+        messages = sent_cells(cells, self._sizes[order], parents)
+        scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
+        chosen, nbytes = tuple(self._variables[order].tolist()), table_bytes(cells, messages)
+        return Order(chosen, tuple(scopes), cost, float(messages.sum()), nbytes)
+
+
+def large_cost(problem: Problem) -> float | None:
+    """Cells of a problem's tree if there are so many that it is made only on request; else None.
+
+    Raises UnsupportedError: no tree can be made, see :func:`oocbe.junction_trees.weights.weights_of`.
+    """
+    scopes = [f.scope for f in problem.functions] + [c.scope for c in problem.constraints]
+    if problem.linear_constraints or not problem.variables:
+        return None
+    cost = whole_cost(scopes, problem.sizes)
+    if cost < tuning().large_tree_cells or written_out(problem) is None:
+        return None
+    weights_of(problem, range(len(problem.variables)), is_log=False)
+    return cost
+
+
+def making_seconds(cost: float) -> float:
+    """Seconds to make a tree, from :func:`large_cost`."""
+    return tuning().tree_cell_seconds * cost
+
+
+def elimination_seconds(factors: int, cells: float = 0.0) -> float:
+    """Seconds of an elimination of some factors; cells : joined ones of its plan, with the overhead of cliques."""
+    return tuning().cell_seconds * (cells + tuning().clique_cells * factors)
+
+
+def case_limit(tree: CompiledTree | StoredTree) -> float:
+    """Maximum seconds of an elimination that is preferred to a sweep for one case; 0: none is."""
+    seconds = tuning().cell_seconds * tree.work
+    if isinstance(tree, StoredTree) or tree.is_log or not tree.is_possible or seconds < tuning().least_sweep_seconds:
+        return 0.0
+    return tuning().alternative_share * seconds
+
+
+def group_limit(tree: CompiledTree, cases: int, case_seconds: float) -> float:
+    """Maximum seconds of the eliminations for a group of cases that each take so many in a sweep; 0: none."""
+    if tree.is_log or case_seconds < tuning().least_sweep_seconds:
+        return 0.0
+    return tuning().margin * min(_group_seconds(tree), cases * case_seconds)
+
+
+def group_work(tree: CompiledTree | StoredTree, cases: int, case_seconds: float) -> float:
+    """Maximum work of a sweep over a group's tree for which it is made; 0: for none."""
+    return tuning().alternative_share * tree.work if cases * case_seconds >= _group_seconds(tree) else 0.0
+
+
+def _group_seconds(tree: CompiledTree | StoredTree) -> float:
+    return len(tree.problem.variables) * tuning().group_tree_variable_seconds
 
 
 class QueryAnswer:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.complete_stream import BucketFunction, CompleteBucket
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
-from oocbe.junction_trees.dense_factors import DenseFactor
 from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, inner_cells, weight_ends
+from oocbe.junction_trees.query_elimination.factors import DenseFactor
+from oocbe.junction_trees.support import Clique, children_of, cliques_of
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels

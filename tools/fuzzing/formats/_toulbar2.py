@@ -107,7 +107,7 @@ def compare(
     """
     import oocbe
     from oocbe.errors import OocbeError
-    from oocbe.model.linear_problem import problem_of
+    from oocbe.model.linear_system import problem_of
 
     theirs = answer(path)
     try:

@@ -1,4 +1,4 @@
-"""Sequential dual ascent on the local polytope of functions of any arity; see :mod:`oocbe.bounds.local_polytope`.
+"""Sequential dual ascent on the local polytope of functions of any arity; see :mod:`oocbe.bounds.bounds`.
 
 The functions are those of a :class:`~oocbe.kernels.cpu.projection.AscentNetwork`, with tables in float64 or int64, in
 which the last variable is fastest. A *share* is the cost that a use has moved out of its function for a value; the

@@ -4,6 +4,18 @@ Every iteration moves to the cheapest slot (Glover 1989). Ejection repairs a vio
 member has a safe value; otherwise the constraint's weight grows while it stays violated in local minima (breakout,
 Morris 1993). Linear constraints are relaxed with a multiplier that rises while they are violated and falls otherwise
 (strategic oscillation, Glover 1977). After many iterations without improvement the assignment is perturbed.
+
+The cost of every single move is updated incrementally. A *slot* is a (variable, value) pair; variable v has the slots
+``start[v] .. start[v + 1] - 1``. For every slot the state holds the cost of a move of the variable to the value: the
+soft functions' values, and the *conflict*, the price of the hard constraints violated then. A move updates the slots of
+the variable's neighbours only.
+
+A value is *safe* if no hard constraint forbids a tuple with it (such as "left out" of a photograph). *Ejection* repairs
+a violated constraint: the member with the least loss moves to its safe value, and this loss is the constraint's share
+of the conflict. If no other member has a safe value, the share is a weight.
+
+Loops are compiled without reference counts of arrays (``without_allocation``): reading a field of a tuple inside a
+loop would count references, which takes ten times longer than the arithmetic and doubles the compilation time.
 """
 
 from __future__ import annotations
@@ -12,8 +24,310 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.bounds.kernels.cpu.search_state import assign, rebuild, reprice, victim_of
 from oocbe.kernels.cpu.jit import jit_at_once, without_allocation
+
+
+class Factors(NamedTuple):
+    """Functions or hard constraints as lookups: entry of a factor at ``index = sum(stride * value)``.
+
+    use_start, use_factor, use_stride : CSR over variables; factors over each, and its stride there.
+    scope_start, scope, stride : CSR over factors; variables and their strides.
+    offset : int64; start of a factor's dense table in ``table``, or -1 for a sparse factor.
+    table : float64 values, or for constraints 1.0 where forbidden.
+    key_start, keys, key_values : CSR over factors; sorted listed indices and their entries (sparse).
+    default : entry of unlisted indices (sparse).
+    """
+
+    use_start: Any
+    use_factor: Any
+    use_stride: Any
+    scope_start: Any
+    scope: Any
+    stride: Any
+    offset: Any
+    table: Any
+    key_start: Any
+    keys: Any
+    key_values: Any
+    default: Any
+
+
+class Model(NamedTuple):
+    """Constant data of a search.
+
+    start : int64 (variables + 1,), first slot of each variable.
+    unary : float64 (slots,). permitted : uint8 (slots,), 0 where a unary constraint forbids the value.
+    safe : int64 (variables,), the safe value of each, or -1.
+    linear_start, linear, coefficient : CSR over variables; linear constraints, and the start of the coefficients of the
+        variable's values in ``coefficients`` (float64). capacity : float64 (linear constraints,).
+    """
+
+    start: Any
+    unary: Any
+    permitted: Any
+    safe: Any
+    linear_start: Any
+    linear: Any
+    coefficient: Any
+    coefficients: Any
+    capacity: Any
+
+
+class SearchState(NamedTuple):
+    """Mutable data: the assignment, all derived quantities, and the memory of the search.
+
+    values : int64 (variables,), value index of each.
+    soft_index, hard_index : int64 (factors,), current index of each factor.
+    cost : float64 (slots,), soft functions' values if the variable took the value.
+    conflict : float64 (slots,), price of the constraints it would violate.
+    relief : float64 (slots, linear constraints or 0), consumption that its ejections would free.
+    weight : float64 (hard constraints,). violated : int64 (hard constraints,), place in the list, or -1.
+    violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
+    used, multiplier : float64 (linear constraints,).
+    tabu_until : int64 (slots,).
+    best : int64 (variables,), best feasible assignment.
+    counts : int64 (4,): violated, iteration, iteration of the run's last improvement, kicks without improvement.
+    totals : float64 (3,): current value, best value, best value of the run.
+    """
+
+    values: Any
+    soft_index: Any
+    hard_index: Any
+    cost: Any
+    conflict: Any
+    relief: Any
+    weight: Any
+    violated: Any
+    violations: Any
+    used: Any
+    multiplier: Any
+    tabu_until: Any
+    best: Any
+    counts: Any
+    totals: Any
+
+
+@without_allocation
+def _sparse_entry(factors: Any, f: Any, index: Any) -> Any:
+    """Entry of a sparse factor at an index."""
+    low, high = factors.key_start[f], factors.key_start[f + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if factors.keys[middle] < index:
+            low = middle + 1
+        else:
+            high = middle
+    if low < factors.key_start[f + 1] and factors.keys[low] == index:
+        return factors.key_values[low]
+    return factors.default[f]
+
+
+@without_allocation
+def _entry(factors: Any, f: Any, index: Any) -> Any:
+    """Entry of a factor at an index."""
+    offset = factors.offset[f]
+    return factors.table[offset + index] if offset >= 0 else _sparse_entry(factors, f, index)
+
+
+@without_allocation
+def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
+    """Update the costs of v's neighbours for a rise of v's value by ``step``, and the indices of its functions."""
+    use_factor, use_stride, scope_start, scope, strides = (
+        soft.use_factor,
+        soft.use_stride,
+        soft.scope_start,
+        soft.scope,
+        soft.stride,
+    )
+    offsets, table = soft.offset, soft.table
+    start, values, cost, soft_index = model.start, state.values, state.cost, state.soft_index
+    for use in range(soft.use_start[v], soft.use_start[v + 1]):
+        f = use_factor[use]
+        before = soft_index[f]
+        shift = use_stride[use] * step
+        offset = offsets[f]
+        for s in range(scope_start[f], scope_start[f + 1]):
+            u = scope[s]
+            if u == v:
+                continue
+            stride = strides[s]
+            at_zero = before - stride * values[u]
+            first = start[u]
+            if offset >= 0:
+                for b in range(start[u + 1] - first):
+                    at = offset + at_zero + stride * b
+                    cost[first + b] += table[at + shift] - table[at]
+            else:
+                for b in range(start[u + 1] - first):
+                    at = at_zero + stride * b
+                    cost[first + b] += _sparse_entry(soft, f, at + shift) - _sparse_entry(soft, f, at)
+        soft_index[f] = before + shift
+
+
+@without_allocation
+def victim_of(model: Any, hard: Any, state: Any, f: Any, v: Any) -> Any:
+    """The member of f other than v with the least loss at its safe value, or -1."""
+    best = -1
+    least = np.inf
+    for s in range(hard.scope_start[f], hard.scope_start[f + 1]):
+        u = hard.scope[s]
+        if u == v or model.safe[u] < 0:
+            continue
+        loss = model.unary[model.start[u] + model.safe[u]] - model.unary[model.start[u] + state.values[u]]
+        if loss < least:
+            best, least = u, loss
+    return best
+
+
+@without_allocation
+def _add_shares(
+    model: Any, hard: Any, state: Any, uses: Any, first_use: Any, last_use: Any, skip: Any, sign: Any
+) -> Any:
+    """Add the shares of constraints, times sign, to the conflicts of their members but ``skip``.
+
+    The constraints are ``uses[first_use:last_use]``, or ``first_use`` to ``last_use - 1`` if ``uses`` is empty.
+    """
+    scope_start, scope, strides = hard.scope_start, hard.scope, hard.stride
+    offsets, table = hard.offset, hard.table
+    start, unary, safe = model.start, model.unary, model.safe
+    linear_start, linear, coefficient, coefficients = (
+        model.linear_start,
+        model.linear,
+        model.coefficient,
+        model.coefficients,
+    )
+    values, hard_index, conflict, relief, weight = (
+        state.values,
+        state.hard_index,
+        state.conflict,
+        state.relief,
+        state.weight,
+    )
+    has_relief = relief.shape[1] > 0
+    is_listed = len(uses) > 0
+    for use in range(first_use, last_use):
+        f = uses[use] if is_listed else use
+        index = hard_index[f]
+        offset = offsets[f]
+        for s in range(scope_start[f], scope_start[f + 1]):
+            u = scope[s]
+            if u == skip:
+                continue
+            stride = strides[s]
+            at_zero = index - stride * values[u]
+            share = -1.0
+            victim = -1
+            first = start[u]
+            for b in range(start[u + 1] - first):
+                at = at_zero + stride * b
+                if (table[offset + at] if offset >= 0 else _sparse_entry(hard, f, at)) == 0.0:
+                    continue
+                if share < 0.0:
+                    share = np.inf
+                    for other in range(scope_start[f], scope_start[f + 1]):
+                        w = scope[other]
+                        if w != u and safe[w] >= 0:
+                            loss = unary[start[w] + safe[w]] - unary[start[w] + values[w]]
+                            if loss < share:
+                                victim, share = w, loss
+                    share = max(share, 0.0) if victim >= 0 else weight[f]
+                conflict[first + b] += sign * share
+                if victim >= 0 and has_relief:
+                    for place in range(linear_start[victim], linear_start[victim + 1]):
+                        own = coefficient[place]
+                        freed = coefficients[own + values[victim]] - coefficients[own + safe[victim]]
+                        relief[first + b, linear[place]] += sign * freed
+
+
+@without_allocation
+def reprice(model: Any, hard: Any, state: Any, place: Any, step: Any) -> Any:
+    """Raise the weight of a violated constraint by ``step``; ``place`` : in the list of the violated ones."""
+    listed, end, nobody = state.violations, place + 1, np.int64(-1)
+    _add_shares(model, hard, state, listed, place, end, nobody, -1.0)
+    state.weight[listed[place]] += step
+    _add_shares(model, hard, state, listed, place, end, nobody, 1.0)
+
+
+@without_allocation
+def rebuild(model: Any, soft: Any, hard: Any, state: Any) -> Any:
+    """Recompute everything derived from ``state.values``; this also resets accumulated rounding errors."""
+    n = len(state.values)
+    state.cost[:] = 0.0
+    state.conflict[:] = 0.0
+    state.relief[:] = 0.0
+    state.used[:] = 0.0
+    state.violated[:] = -1
+    state.counts[0] = 0
+    total = 0.0
+    for v in range(n):
+        total += model.unary[model.start[v] + state.values[v]]
+        for use in range(model.linear_start[v], model.linear_start[v + 1]):
+            state.used[model.linear[use]] += model.coefficients[model.coefficient[use] + state.values[v]]
+    for f in range(len(soft.offset)):
+        index = np.int64(0)
+        for s in range(soft.scope_start[f], soft.scope_start[f + 1]):
+            index += soft.stride[s] * state.values[soft.scope[s]]
+        state.soft_index[f] = index
+        total += _entry(soft, f, index)
+        for s in range(soft.scope_start[f], soft.scope_start[f + 1]):
+            u = soft.scope[s]
+            stride = soft.stride[s]
+            at_zero = index - stride * state.values[u]
+            for b in range(model.start[u + 1] - model.start[u]):
+                state.cost[model.start[u] + b] += _entry(soft, f, at_zero + stride * b)
+    for f in range(len(hard.offset)):
+        index = np.int64(0)
+        for s in range(hard.scope_start[f], hard.scope_start[f + 1]):
+            index += hard.stride[s] * state.values[hard.scope[s]]
+        state.hard_index[f] = index
+        if _entry(hard, f, index) != 0.0:
+            state.violated[f] = state.counts[0]
+            state.violations[state.counts[0]] = f
+            state.counts[0] += 1
+    first, end, nobody = np.int64(0), np.int64(len(hard.offset)), np.int64(-1)
+    _add_shares(model, hard, state, hard.use_factor[:0], first, end, nobody, 1.0)
+    state.totals[0] = total
+
+
+@without_allocation
+def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
+    """Give variable v the value c and update its neighbours' slots."""
+    a = state.values[v]
+    if a == c:
+        return
+    first = model.start[v]
+    state.totals[0] += model.unary[first + c] - model.unary[first + a] + state.cost[first + c] - state.cost[first + a]
+    _add_costs(model, soft, state, v, c - a)
+    # Shares with v as their victim depend on v's value, so all of v's constraints are subtracted and added again; at a
+    # safe value v violates none.
+    safe = model.safe[v]
+    uses = hard.use_factor
+    if a != safe:
+        _add_shares(model, hard, state, uses, hard.use_start[v], hard.use_start[v + 1], v, -1.0)
+    state.values[v] = c
+    use_stride, hard_index, violated, violations = hard.use_stride, state.hard_index, state.violated, state.violations
+    counts, offsets, table = state.counts, hard.offset, hard.table
+    for use in range(hard.use_start[v], hard.use_start[v + 1]):
+        f = uses[use]
+        hard_index[f] += use_stride[use] * (c - a)
+        offset = offsets[f]
+        here = table[offset + hard_index[f]] if offset >= 0 else _sparse_entry(hard, f, hard_index[f])
+        place = violated[f]
+        if here != 0.0 and place < 0:
+            violated[f] = counts[0]
+            violations[counts[0]] = f
+            counts[0] += 1
+        elif here == 0.0 and place >= 0:
+            counts[0] -= 1
+            last = violations[counts[0]]
+            violations[place] = last
+            violated[last] = place
+            violated[f] = -1
+    if c != safe:
+        _add_shares(model, hard, state, uses, hard.use_start[v], hard.use_start[v + 1], v, 1.0)
+    for use in range(model.linear_start[v], model.linear_start[v + 1]):
+        at = model.coefficient[use]
+        state.used[model.linear[use]] += model.coefficients[at + c] - model.coefficients[at + a]
 
 
 class Settings(NamedTuple):

@@ -3,31 +3,155 @@
 A clause watches its first two literals. Each literal has a linked list of the clauses that watch it, whose links are in
 the clauses. A clause that becomes unit at an earlier level than the current one is assigned at the current one, and
 again only when one of its watched literals changes: propagation may be incomplete after a return, never wrong.
+
+A literal is ``2 * variable``, plus 1 if it is negative; ``literal ^ 1`` is its opposite. A *branch* of a level is one
+of the two values of its decision. A component is a set of variables without a common clause with other unassigned ones.
+
+Preprocessing propagates assumptions: failed literals, equal literals, and variables that the others define. Its loops
+begin and end at level 0, after propagation. They return early if the flag of the solver is set; what they
+have found until then holds.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from oocbe.counting.kernels.cpu.solver_state import (
-    ARENA,
-    ASSERTING,
-    CLAUSE,
-    CONFLICTS,
-    LEARNED,
-    LEVEL,
-    LITERALS,
-    NEXT,
-    NO_REASON,
-    ORIGINAL,
-    QUEUE,
-    SCORE,
-    SIZE,
-    TRAIL,
-    UNIT,
-    UNITS,
-)
 from oocbe.kernels.cpu.jit import borrowing, without_allocation
+
+TRAIL, QUEUE, LEVEL, ARENA, ORIGINAL, LEARNED, UNITS, CLAUSE, COMPONENTS, ENTRIES, STAMP = range(11)
+"""Indices of ``num``: assigned literals, those already propagated, level, used words of ``arena``, words of clauses
+that are not learned, learned clauses, learned units, literals in ``clause``, components on the stack, cache entries,
+stamp of the last visit."""
+
+CONFLICTS, DECISIONS, HITS, CLOCK, PHASE, LIMIT, ASSERTING = range(11, 18)
+"""Indices of ``num``: conflicts, decisions, cache hits, cache look-ups, what to do next, the number of learned clauses
+above which some are deleted, and the place of the last learned clause that is not a decision's reason."""
+
+NUMBERS = 18
+"""Length of ``num``."""
+
+SIZE, NEXT, SCORE, LITERALS = 0, 1, 3, 4
+"""Words of a clause in ``arena``: number of literals; next clause in the watch lists of its first and its second
+literal (two words); conflict of its last use if it is learned, -1 if it is not; then the literals."""
+
+NO_REASON, UNIT = -1, -2
+"""Reasons of literals: a decision; a learned unit. Smaller: ``-3 - literal``, the other literal of a binary clause.
+Others: the place of a clause in ``arena``."""
+
+
+class Solver(NamedTuple):
+    """Clauses, assignment and learned clauses. Variables are numbered from 0; dimensions below are their number n.
+
+    num : int64 (18,), see the constants. flag : int64 (1,), not 0: the search pauses.
+    value : int8 (2 n,), of a literal: 1 true, -1 false, 0 unassigned.
+    level : int32 (n,). reason : int64 (n,). trail : int32 (n + 1,), literals in the order of their assignment.
+    arena : int32, all clauses of three literals and more, and the learned ones. head : int32 (2 n,), first clause that
+        watches a literal; -1: none.
+    pair_start : int64 (2 n + 1,), pairs : int32, literals that share a binary clause with each literal.
+    occurs_start : int64 (n + 1,), occurs : int32, clauses of three literals and more of each variable.
+    start : int64 (clauses + 1,), literals : int32, these clauses in their first order. satisfied : int32 (clauses,), a
+        literal that satisfied each clause the last time.
+    seen : uint8 (n,), zero between calls. clause, out : int32 (n + 1,), literals of a conflict, and of its analysis.
+    units : int32 (n,), learned units. activity : float64 (2 n,), conflicts of each literal, older ones count less.
+    depth_score : float64 (n,), preference of a tree decomposition. shown : uint8 (n,), whether each variable counts.
+    bump : float64 (1,), weight of the next conflict in ``activity``.
+    saved : uint8 (n,), of variables that do not count, the sign of the literal in the latest model.
+    """
+
+    num: Any
+    flag: Any
+    value: Any
+    level: Any
+    reason: Any
+    trail: Any
+    arena: Any
+    head: Any
+    pair_start: Any
+    pairs: Any
+    occurs_start: Any
+    occurs: Any
+    start: Any
+    literals: Any
+    satisfied: Any
+    seen: Any
+    clause: Any
+    out: Any
+    units: Any
+    activity: Any
+    depth_score: Any
+    shown: Any
+    bump: Any
+    saved: Any
+
+
+class Levels(NamedTuple):
+    """The decisions of the path, and the components below them.
+
+    A level's components are at the end of the stack, from ``base`` on; the search removes them as they are counted.
+
+    trail, decision, branch, component, base, mark : int64 (n + 1,), of each level: length of the trail before it, the
+        literal of its decision, the branch (0 or 1), its component, first component below it, cache entries before its
+        branch.
+    count : int64 (n + 1, 2, primes), of each branch, by residues.
+    first_variable, first_word : int64 (components + 1,), ends of each component's ``variables`` and ``words``, on the
+        stack. variables : int32. words : int64, the component's key.
+    hash : int64 (components,), of the key. has_shown : uint8 (components,), whether some variable counts.
+    frequency : int32 (n,), clauses of each unassigned variable when its component was found.
+    variable_seen : int64 (n,), clause_seen : int64 (clauses,), stamps. queue, ids : int32, overwritten.
+    """
+
+    trail: Any
+    decision: Any
+    branch: Any
+    component: Any
+    base: Any
+    mark: Any
+    count: Any
+    first_variable: Any
+    first_word: Any
+    variables: Any
+    words: Any
+    hash: Any
+    has_shown: Any
+    frequency: Any
+    variable_seen: Any
+    clause_seen: Any
+    queue: Any
+    ids: Any
+
+
+class Cache(NamedTuple):
+    """Counts of components, in the order of their completion, with exact keys.
+
+    first : int32 (buckets,), latest entry of each bucket, -1: none; buckets are a power of two.
+    next : int32 (entries,), the entry before it in its bucket. hash : int64 (entries,). used : int64 (entries,), last
+        look-up.
+    word : int64 (entries + 1,), end of each entry's key in ``words`` : int64. count : int64 (entries, primes).
+    """
+
+    first: Any
+    next: Any
+    hash: Any
+    used: Any
+    word: Any
+    words: Any
+    count: Any
+
+
+class Residues(NamedTuple):
+    """Arithmetic modulo primes below 2**50.
+
+    primes : int64 (primes,). inverses : float64 (primes,), their reciprocals.
+    weight : int64 (2 n, primes), of each literal. total : int64 (n, primes), of both literals of each variable.
+    is_weighted : uint8 (1,), whether some weight is not 1.
+    """
+
+    primes: Any
+    inverses: Any
+    weight: Any
+    total: Any
+    is_weighted: Any
+
 
 DECAY = 1.05
 """Factor of the weight of conflicts, from each to the next."""
@@ -318,3 +442,154 @@ def watch_all(s: Any) -> Any:
     while at < s.num[ARENA]:
         watch(s, at)
         at += LITERALS + s.arena[at + SIZE]
+
+
+UNKNOWN = -1
+"""In ``equal``: the variable is not equal to another one."""
+
+
+@without_allocation
+def _assume(s: Any, literal: Any) -> Any:
+    """Assign a literal at level 1 and propagate; returns whether a clause is false."""
+    s.num[LEVEL] = 1
+    assign(s, literal, NO_REASON)
+    return propagate(s)
+
+
+@without_allocation
+def _return(s: Any, length: Any) -> Any:
+    undo(s, length)
+    s.num[LEVEL] = 0
+
+
+@without_allocation
+def _fix(s: Any, literal: Any) -> Any:
+    """Assign a literal at level 0 and propagate; returns whether a clause is false."""
+    assign(s, literal, UNIT)
+    return propagate(s)
+
+
+@borrowing
+def probe(s: Any, equal: Any, implied: Any, steps: Any) -> Any:
+    """Assign each unassigned variable both ways: a conflict fixes it, and literals implied by both values are fixed; if
+    one value implies a literal and the other its opposite, the variables are equal.
+
+    equal : int32 (n,), written: a literal that the positive literal of each variable equals, of a variable that was
+        probed before; :data:`UNKNOWN`.
+    implied : uint8 (2 n,), zeros before and after. steps : propagated literals at most.
+
+    Returns whether the clauses have no model.
+    """
+    num = s.num
+    if propagate(s):
+        return True
+    for v in range(len(s.shown)):
+        if s.value[2 * v] != 0 or equal[v] != UNKNOWN:
+            continue
+        if s.flag[0] != 0 or steps <= 0:
+            break
+        before = num[TRAIL]
+        if _assume(s, 2 * v):
+            steps -= num[TRAIL] - before
+            _return(s, before)
+            if _fix(s, 2 * v + 1):
+                return True
+            continue
+        first_end = num[TRAIL]
+        steps -= first_end - before
+        for i in range(before + 1, first_end):
+            s.units[i - before - 1] = s.trail[i]
+            implied[s.trail[i]] = 1
+        _return(s, before)
+        has_failed = _assume(s, 2 * v + 1)
+        steps -= num[TRAIL] - before
+        common = 0
+        for i in range(before + 1, num[TRAIL]):
+            literal = s.trail[i]
+            if implied[literal]:
+                s.clause[common] = literal
+                common += 1
+            elif implied[literal ^ 1] and not has_failed and equal[literal >> 1] == UNKNOWN:
+                equal[literal >> 1] = 2 * v + 1 if literal & 1 == 0 else 2 * v
+        for i in range(first_end - before - 1):
+            implied[s.units[i]] = 0
+        _return(s, before)
+        if has_failed:
+            if _fix(s, 2 * v):
+                return True
+            continue
+        for i in range(common):
+            s.out[i] = s.clause[i]
+        for i in range(common):
+            if s.value[s.out[i]] == 0:
+                assign(s, s.out[i], UNIT)
+        if propagate(s):
+            return True
+    return False
+
+
+@without_allocation
+def _open_literal(s: Any, v: Any) -> Any:
+    """An unassigned literal of a clause of a variable, none of whose other literals is true; -1: none."""
+    for i in range(s.pair_start[2 * v], s.pair_start[2 * v + 2]):
+        if s.value[s.pairs[i]] == 0:
+            return s.pairs[i]
+    for i in range(s.occurs_start[v], s.occurs_start[v + 1]):
+        c = s.occurs[i]
+        found = -1
+        for j in range(s.start[c], s.start[c + 1]):
+            value = s.value[s.literals[j]]
+            if value > 0:
+                found = -1
+                break
+            if value == 0:
+                found = s.literals[j]
+        if found >= 0:
+            return found
+    return -1
+
+
+@borrowing
+def define(s: Any, wanted: Any, marks: Any, conflicts: Any) -> Any:
+    """Find variables whose value follows from the values of the others in each model.
+
+    A variable v is free in some model if the clauses have a model in which all clauses of v are true by other literals.
+    So both literals of v are made false. A search without learning looks for a conflict in each branch; it gives up as
+    soon as a branch makes all clauses of v true.
+
+    wanted : uint8 (n,), variables to test; written: whether each is defined. marks : int64 (n + 2,), overwritten: trail
+        before each decision. conflicts : most of each search.
+    """
+    num = s.num
+    for v in range(len(wanted)):
+        if not wanted[v] or s.value[2 * v] != 0 or s.flag[0] != 0:
+            wanted[v] = 0
+            continue
+        before, depth, left = num[TRAIL], 0, conflicts
+        num[LEVEL] = 1
+        s.value[2 * v] = s.value[2 * v + 1] = -1
+        s.trail[before], s.trail[before + 1] = 2 * v, 2 * v + 1
+        num[TRAIL] += 2
+        is_defined = True
+        while True:
+            if propagate(s):
+                left -= 1
+                if depth == 0:
+                    break
+                if left <= 0:
+                    is_defined = False
+                    break
+                depth -= 1
+                literal = s.trail[marks[depth]]
+                undo(s, marks[depth])
+                assign(s, literal ^ 1, UNIT)
+                continue
+            literal = _open_literal(s, v)
+            if literal < 0:
+                is_defined = False
+                break
+            marks[depth] = num[TRAIL]
+            depth += 1
+            assign(s, literal, NO_REASON)
+        _return(s, before)
+        wanted[v] = is_defined

@@ -23,13 +23,13 @@ def list_visits(
     stale: Any,
     is_stale_known: Any,
 ) -> Any:
-    """The arrays of a :class:`oocbe.junction_trees.arrays.Program`, in the order of its attributes.
+    """The arrays of a :class:`oocbe.junction_trees.compiled.Program`, in the order of its attributes.
 
     parent : int64 (cliques,), of each clique, with a larger number; -1 for a root. child_edge : int64 (cliques,), the
         edge from it to its parent. edge_start : int64 (cliques + 1,), where the edges into each clique begin.
     is_child, is_always_read : bool (edges,), whether it comes from a child, and is read whatever the evidence.
-    places : :class:`oocbe.junction_trees.arrays.Places`.
-    observed, targets, rows_of, stale : int64, as for :meth:`oocbe.junction_trees.arrays.TreeShape.program`.
+    places : :class:`oocbe.junction_trees.compiled.Places`.
+    observed, targets, rows_of, stale : int64, as for :meth:`oocbe.junction_trees.compiled.TreeShape.program`.
     is_stale_known : whether ``stale`` is given; else cliques with evidence in their subtrees are stale.
     Returns int64 arrays. Of the edges that a clique reads, those from children come last: a product ends at its first
     zero factor, and most zeros come from evidence.

@@ -3,15 +3,21 @@
 All domains lie in one array of flags, variable after variable. A scan drops rows with a removed value for good (simple
 tabular reduction) and keeps the values that some row left has. A cell that stands for every value has the code that
 follows the last value's.
+
+Compact-Table has the rows of a table as bits of words, and the rows that have each value (Demeulenaere et al. 2016).
+The rows left are a *reversible sparse bit set*: words that are zero are behind the others in a list of words, and a
+word that changes is put on a trail once a level, so that a search goes back by what has changed. A value's *residue* is
+the word in which its last support was. Rows with cells for every value count for each of them, and leave with none
+(Verhaeghe, Lecoutre and Schaus 2017).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import helper, jit
+from oocbe.kernels.cpu.jit import borrowing, helper, jit
 
 LOOK_STEP = (1 << 16) - 1
 """Rows, less one, after which a scan looks at the flag; ones in the low bits."""
@@ -146,3 +152,147 @@ def filter_linear(
                 alive[offsets[c] + value] = 0
                 removed[c] += 1
     return room
+
+
+WORD_LOOK_STEP = (1 << 12) - 1
+"""Words, less one, after which an update looks at the flag; ones in the low bits."""
+
+
+class BitTable(NamedTuple):
+    """A table's arrays; values are those of all its variables, one variable after the other.
+
+    offsets : int64 (arity,), where each variable's flags begin among those of all domains. starts : int64 (arity + 1,),
+    where its values begin here. supports : uint64 (values, words), rows that fit each value. owned : the same without
+    rows that fit every value; ``supports`` itself where there are none. current : uint64 (words,), rows left.
+    words : int32 (words,), numbers of words, those that are not zero first; limit : int64 (1,), how many these are.
+    residues : int32 (values,). seen : uint8 (values,), values that were left when the table was asked last.
+    stamps : int64 (words,), level at which each word was put on the trail last, or -1.
+    """
+
+    offsets: Any
+    starts: Any
+    supports: Any
+    owned: Any
+    current: Any
+    words: Any
+    limit: Any
+    residues: Any
+    seen: Any
+    stamps: Any
+
+
+class Trail(NamedTuple):
+    """Words as they were: number and content, and how many there are; int32, uint64 (places,), int64 (1,)."""
+
+    words: Any
+    contents: Any
+    count: Any
+
+
+@jit
+def build_supports(codes: Any, starts: Any, supports: Any, owned: Any) -> None:
+    """Set the bits of all rows; arrays as in :class:`BitTable`, all zero before."""
+    for row in range(codes.shape[0]):
+        word, bit = row >> 6, np.uint64(1) << np.uint64(row & 63)
+        for c in range(codes.shape[1]):
+            code, size = codes[row, c], starts[c + 1] - starts[c]
+            if code < size:
+                supports[starts[c] + code, word] |= bit
+                owned[starts[c] + code, word] |= bit
+            else:
+                for value in range(starts[c], starts[c + 1]):
+                    supports[value, word] |= bit
+
+
+@borrowing
+def update_rows(table: Any, alive: Any, level: Any, trail: Any, gone: Any, left: Any, stop: Any) -> None:
+    """Take rows with removed values out of the rows left.
+
+    By the values that went where these are fewer than those that stayed, by those that stayed otherwise.
+
+    table : :class:`BitTable`; rows left, the list of words and ``seen`` are changed.
+    alive : uint8, flags of all domains. level : another number after each step of a search down or back.
+    trail : with room for all words once more.
+    gone, left : int32, scratch for as many values as the largest domain has.
+    stop : the flag that ends it early; asked again, it goes on.
+    """
+    for c in range(len(table.offsets)):
+        start, size = table.starts[c], table.starts[c + 1] - table.starts[c]
+        offset = table.offsets[c]
+        lost, kept = 0, 0
+        for value in range(size):
+            if alive[offset + value] != 0:
+                left[kept] = start + value
+                kept += 1
+            elif table.seen[start + value] != 0:
+                gone[lost] = start + value
+                lost += 1
+        if lost == 0:
+            continue
+        place = 0
+        looked = 0
+        while place < table.limit[0]:
+            looked += 1
+            if looked & WORD_LOOK_STEP == 0 and stop[0] != 0:
+                return
+            word = table.words[place]
+            mask = np.uint64(0)
+            if lost < kept:
+                for number in range(lost):
+                    mask |= table.owned[gone[number], word]
+                mask = ~mask
+            else:
+                for number in range(kept):
+                    mask |= table.supports[left[number], word]
+            before = table.current[word]
+            after = before & mask
+            if after != before:
+                if table.stamps[word] != level:
+                    table.stamps[word] = level
+                    trail.words[trail.count[0]] = word
+                    trail.contents[trail.count[0]] = before
+                    trail.count[0] += 1
+                table.current[word] = after
+            if after == 0:
+                # The word changes places with the last one that is not zero, which comes next.
+                table.limit[0] -= 1
+                table.words[place] = table.words[table.limit[0]]
+                table.words[table.limit[0]] = word
+            else:
+                place += 1
+        for number in range(lost):
+            table.seen[gone[number]] = 0
+
+
+@borrowing
+def filter_values(table: Any, alive: Any, removed: Any) -> None:
+    """Remove the values that no row left fits; removed : int64 (arity,), overwritten, how many of each variable."""
+    for c in range(len(table.offsets)):
+        removed[c] = 0
+        start, offset = table.starts[c], table.offsets[c]
+        for value in range(table.starts[c + 1] - start):
+            if alive[offset + value] == 0:
+                continue
+            own = start + value
+            word = table.residues[own]
+            if table.current[word] & table.supports[own, word] != 0:
+                continue
+            is_supported = False
+            for place in range(table.limit[0]):
+                word = table.words[place]
+                if table.current[word] & table.supports[own, word] != 0:
+                    table.residues[own] = word
+                    is_supported = True
+                    break
+            if not is_supported:
+                alive[offset + value] = 0
+                table.seen[own] = 0
+                removed[c] += 1
+
+
+@borrowing
+def undo(table: Any, trail: Any, first: Any) -> None:
+    """Put back the words on the trail from a place on; the list of words needs only its old limit besides."""
+    for place in range(trail.count[0] - 1, first - 1, -1):
+        table.current[trail.words[place]] = trail.contents[place]
+    trail.count[0] = first
