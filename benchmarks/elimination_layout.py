@@ -32,12 +32,12 @@ from unittest import mock
 import numpy as np
 from measuring import data_folder, describe_run, print_table
 
-from oocbe.algebra.arrange import arrange
+from oocbe.algebra.inputs import arrange
 from oocbe.algebra.operators import join_maximise
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.elimination.engine.bucket_engine import TooManyRowsError, join_and_eliminate
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.prepare import Prepared, prepare

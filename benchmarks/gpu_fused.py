@@ -12,7 +12,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from oocbe.algebra.arrange import arrange, match
+from oocbe.algebra.inputs import arrange, match
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.kernels import backend_named
 from oocbe.model.semiring import MAX_SUM

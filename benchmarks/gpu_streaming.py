@@ -29,7 +29,7 @@ import numpy as np
 
 import oocbe
 from oocbe.algebra.operators import join_maximise
-from oocbe.kernels.cuda.transfer.columns import is_pinned
+from oocbe.kernels.cuda.transfer.pinned import is_pinned
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE, use_gpus
 from oocbe.tables.layout import Layout

@@ -130,7 +130,7 @@ def printed(command: list[str], text: str, seconds: float, folder: Path | None =
 
 def peers_of(graph: Any, problem: Any, seconds: float, seed: int) -> dict[str, Any]:
     """Orders of the peers whose environment variables are set; None: no decomposition."""
-    from oocbe.elimination.orders.order_finders import graph_text, order_of
+    from oocbe.elimination.orders.order import graph_text, order_of
     from oocbe.elimination.preparation.prepare import scopes_of
 
     text, answers = graph_text(graph), {}

@@ -34,7 +34,7 @@ from oocbe.algebra.operators import join_sum, maximise
 from oocbe.elimination.buckets.buckets import Bucket, members_of
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.elimination.engine.bucket_engine import TooManyRowsError, join_and_eliminate
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.orders.order import search_orders

@@ -94,8 +94,8 @@ if TYPE_CHECKING:
     from oocbe.tables.complete import CompleteTable as CompleteTable
     from oocbe.tables.layout import Layout as Layout
     from oocbe.tables.packed import PackedTable as PackedTable
+    from oocbe.tables.stored import StoredCompleteTable as StoredCompleteTable
     from oocbe.tables.stored import StoredTable as StoredTable
-    from oocbe.tables.stored_complete import StoredCompleteTable as StoredCompleteTable
     from oocbe.tables.table import Table as Table
 
 __version__ = "0.1.0"
@@ -131,8 +131,7 @@ _HOMES = {
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.packed": "PackedTable",
     "oocbe.tables.common_domains": "common_domains",
-    "oocbe.tables.stored": "StoredTable",
-    "oocbe.tables.stored_complete": "StoredCompleteTable",
+    "oocbe.tables.stored": "StoredCompleteTable StoredTable",
     "oocbe.tables.table": "Table",
     "oocbe.api.tasks.result": "TaskResult",
     "oocbe.api.tasks.anytime": "anytime",

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.execution.cluster.slurm import SlurmSettings
+from oocbe.execution.cluster.started_workers import SlurmSettings
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import PART_NAME
 from oocbe.tables.parts import PartsWriter

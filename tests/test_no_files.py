@@ -19,7 +19,7 @@ import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, OocbeError, TimeLimitError, UsageError
 from oocbe.tables.parts import PartsWriter, PartWriter
-from oocbe.tables.stored_complete import open_table
+from oocbe.tables.stored import open_table
 from tests.helpers.killed_trees import network, stored_tree
 
 SECONDS = 60

@@ -26,10 +26,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream, box_cells, cells_touched
-from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
-from oocbe.algebra.complete_tables.conversion import cell_pieces, complete_in_memory, row_pieces, rows_in_memory
+from oocbe.algebra.complete_tables.complete_stream import (
+    CellFunction,
+    CellRoom,
+    CompleteCuts,
+    CompleteStream,
+    box_cells,
+    cells_touched,
+)
+from oocbe.algebra.complete_tables.conversion import (
+    Scratch,
+    cell_pieces,
+    complete_in_memory,
+    row_pieces,
+    rows_in_memory,
+    transposed,
+)
 from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.errors import ValueRangeError
@@ -44,8 +56,7 @@ from oocbe.tables.complete import CompleteTable, check_cells, key_fields
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import converted, dtype_of_rows
 from oocbe.tables.residence import to_host
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
+from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_CELLS
 
@@ -96,7 +107,7 @@ def look_up(table: Table, dense: CompleteTable) -> Table:
 
     Returns the rows in their order, without those that the complete table makes infeasible.
     """
-    from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
+    from oocbe.kernels.cpu.complete.complete_copy import cells_of_rows
 
     semiring = table.semiring
     codes = (semiring.combination, semiring.marginalisation)

@@ -1,18 +1,30 @@
-"""Join sum and marginalisation of shared variables in one step, in memory and of any size; no joined row is kept.
+"""Join sum, marginalisation, and both in one step without joined rows (Bistaffa et al. 2016, algorithms 4 and 5).
 
-Out of core both tables are partitioned by the shared variables that stay, and each part is joined as in memory; the
-concatenated results are sorted. For one combination of those that does not fit:
+Each is computed in memory or at any size. In one step out of core both tables are partitioned by the shared variables
+that stay, and each part is joined as in memory; the concatenated results are sorted. For one combination of those that
+does not fit:
 
 * where the table with fewer rows fits, the other one is partitioned by its own variables, and each part joined with all
   of the small one;
 * otherwise both are partitioned by the eliminated variables as well, which gives partial results. These are written to
   scratch and marginalised there. Minima, maxima and exact integers do not depend on where sums are cut; sums of floats
   may differ in their last bits from those in memory, in this case alone.
+
+For a marginalisation alone, the table is partitioned by the variables that stay; each part is sorted and reduced in
+memory, and the concatenated parts are sorted. A group too large for a piece is reduced block by block: the result of
+the blocks before goes in front of the next one, so that values are combined in the order of the operator in memory. A
+table sorted by the variables that stay is read once, in any ranges, and groups across their bounds are put together the
+same way.
+
+For a join sum alone, both tables are partitioned by their shared variables; each part is joined in memory, its result
+handed over in pieces. A group too large for a piece is cut: blocks of the second table's rows are joined with all of
+the first one's where these fit, else single rows with block after block, which keeps the order (second table's rows
+outermost) and reads no more than a constant times what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from math import prod
@@ -21,24 +33,308 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.arrange import arrange, match, without_lonely
-from oocbe.algebra.inputs import check_pair
-from oocbe.algebra.marginalisation import MarginalisationStep, has_duplicates
+from oocbe.algebra.inputs import arrange, check_pair, joined_dtype, match, reduced_dtype, without_lonely
 from oocbe.algebra.out_of_core.context import (
     ExecutionContext,
     OperationPiece,
     ResultRows,
     Step,
+    cost_of,
     join_cost,
 )
-from oocbe.algebra.ranges import joined_dtype
-from oocbe.execution.partition import JoinInput, parts
-from oocbe.execution.scratch import ScratchFile
+from oocbe.errors import ResourceError
+from oocbe.execution.partition import JoinInput, ScratchFile, parts
 from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend, EliminationPlan, MatchedGroups
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.machine import check_room
 from oocbe.tables.layout import Layout, field_masks, move_plan
-from oocbe.tables.table import Table
+from oocbe.tables.residence import to_kernels
+from oocbe.tables.table import Table, format_bytes
+
+JOIN_COPIES, JOIN_GROUP_BYTES = 3.5, 48
+"""Memory of a part's row: as read, moved, converted and sorted; starts and matches where each row is a group."""
+
+
+@dataclass(frozen=True)
+class Join(Step):
+    """A join of two tables.
+
+    shared : the variables that both have, the least significant first. layout, dtype, semiring : of the result: the
+        shared variables, the rest of the first table's, the rest of the second one's.
+    """
+
+    shared: tuple[str, ...]
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+    is_sorted = False
+    goes_through_device = False
+
+    @classmethod
+    def of(cls, tables: Sequence[Any], extents: Sequence[NDArray[Any]]) -> Join:
+        """The step for two tables; ``extents`` as for :func:`oocbe.algebra.operators.step_of`."""
+        one, two = (table.layout for table in tables)
+        shared, semiring = check_pair(*tables), tables[0].semiring
+        own1, own2 = ([name for name in layout.scope if name not in shared] for layout in (one, two))
+        sizes = (*one.select((*shared, *own1)).sizes, *two.select(own2).sizes)
+        layout = Layout.of((*shared, *own1, *own2), sizes, one, two)
+        return cls(shared, layout, joined_dtype(extents[0], extents[1], semiring), semiring)
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """See :class:`Step`."""
+        return self.shared
+
+    unit = cut = common
+
+    def dtype_of(self, extents: Sequence[NDArray[Any]]) -> np.dtype[Any]:
+        """See :class:`Step`."""
+        return joined_dtype(extents[0], extents[1], self.semiring)
+
+    def prepare(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[MatchedGroups, Callable[[MatchedGroups], tuple[NDArray[np.uint64], NDArray[Any]]]]:
+        """Bring two tables into the order of their shared variables and find the groups that both have.
+
+        Returns these groups, and a function that gives keys and values of the joined rows of some of them.
+        """
+        own = [[name for name in table.scope if name not in self.shared] for table in tables]
+        first, second = (
+            arrange(table, (*self.shared, *names), self.shared, self.dtype, kernels, piece_rows)
+            for table, names in zip(without_lonely(tables, self.shared, kernels, piece_rows), own, strict=True)
+        )
+        words, combination = self.layout.words, self.semiring.combination
+        added = kernels.permute(second.keys, move_plan(second.layout, self.layout, own[1]), words, piece_rows)
+
+        def rows(groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+            given = first.keys, first.values, added, second.values
+            return kernels.join_rows(*given, groups, words, combination, piece_rows)
+
+        return match(first, second, self.shared, kernels, piece_rows), rows
+
+    def rows(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """See :class:`Step`; the rows are grouped by the shared variables."""
+        groups, rows = self.prepare(tables, kernels, piece_rows)
+        return rows(groups)
+
+    def table(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> Table:
+        """See :class:`Step`; ResourceError if the joined rows do not fit in memory."""
+        groups, rows = self.prepare(tables, kernels, piece_rows)
+        needed = int(groups.joined_rows) * (8 * self.layout.words + self.dtype.itemsize)
+        try:
+            check_room(needed)
+            return self.as_table(rows(groups), tables)
+        except MemoryError:
+            raise ResourceError(
+                f"joining {tables[0]!r} and {tables[1]!r} gives {groups.joined_rows:,} rows, "
+                f"{format_bytes(needed)}, more than the memory left; eliminate a variable in the same step "
+                "(join_maximise), which writes no joined row, or name an output table on disk"
+            ) from None
+
+    def inputs(self, sources: Sequence[Source]) -> list[JoinInput]:
+        """See :class:`Step`: shared variables lowest."""
+        found = []
+        for source in sources:
+            own = tuple(name for name in source.layout.scope if name not in self.shared)
+            cost = join_cost(source, JOIN_COPIES, JOIN_GROUP_BYTES, self.dtype)
+            found.append(JoinInput(source, (*self.shared, *own), self.shared, cost))
+        return found
+
+    def group_pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
+        """See :class:`Step`: every row of one source joins every row of the other."""
+        first, second = inputs
+        rows1 = context.space.rows_of(first.cost, 0.5)
+        rows2 = context.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
+        for block2 in second.blocks(rows2):
+            for block1 in first.blocks(rows1):
+                yield OperationPiece(self, (block1, block2), context)
+
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+        """See :class:`Step`."""
+        kernels = context.kernels
+        matched, rows = self.prepare(context.load(inputs, self.semiring, stream), kernels)
+        for groups in split_groups(matched, context.joined_rows(self.layout, self.dtype), kernels):
+            keys, values = rows(groups)
+            yield ResultRows(kernels.download(keys), kernels.download(values))
+
+
+def split_groups(groups: MatchedGroups, most: int, kernels: Backend) -> Iterator[MatchedGroups]:
+    """Matched groups cut into runs of at most ``most`` joined rows each, in the order of the joined rows."""
+    counts1, counts2 = kernels.download(groups.counts1), kernels.download(groups.counts2)
+    ends = np.cumsum(counts1 * counts2)
+    low, done = 0, 0
+    while low < len(ends):
+        high = int(np.searchsorted(ends, done + most, side="right"))
+        if high > low:
+            yield _part(groups, slice(low, high))
+        else:
+            high = low + 1
+            group = _part(groups, slice(low, high))
+            count1, count2 = int(counts1[low]), int(counts2[low])
+            step2 = max(1, most // count1)
+            for row2 in range(0, count2, step2):
+                for row1 in range(0, count1, count1 if count1 <= most else most):
+                    many1 = min(count1 - row1, count1 if count1 <= most else most)
+                    yield MatchedGroups(
+                        group.starts1 + row1,
+                        group.counts1 * 0 + many1,
+                        group.starts2 + row2,
+                        group.counts2 * 0 + min(step2, count2 - row2),
+                    )
+        low, done = high, int(ends[high - 1])
+
+
+def _part(groups: MatchedGroups, chosen: slice) -> MatchedGroups:
+    return MatchedGroups(groups.starts1[chosen], groups.counts1[chosen], groups.starts2[chosen], groups.counts2[chosen])
+
+
+GROUP_COPIES, GROUP_BYTES = 5, 16
+"""Memory of a part's row: as read, moved, converted, sorted, and as a result twice where each row is a group."""
+
+
+def has_duplicates(table: Any) -> bool:
+    """Whether a key may occur in a table more than once."""
+    return bool(getattr(table, "duplicates", False))
+
+
+@dataclass(frozen=True)
+class MarginalisationStep(Step):
+    """A marginalisation of a table.
+
+    layout, dtype, semiring : of the result; the layout has the variables that stay.
+    terms : rows that become one, at most.
+    in_blocks : whether the source's rows are grouped already, and cut wherever a piece is full: pieces may begin and
+        end within a group.
+    goes_through_device : False if sums may have more terms than there are combinations of the eliminated variables.
+    """
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+    terms: int = 1
+    in_blocks: bool = False
+    goes_through_device: bool = True
+    joins = False
+
+    @classmethod
+    def of(cls, table: Any, gone: Sequence[str], extent: NDArray[Any]) -> MarginalisationStep:
+        """The step for a table; ``extent`` as for :func:`oocbe.algebra.operators.step_of`."""
+        sizes = [table.layout.sizes[table.layout.place(name)] for name in gone]
+        adds_duplicates = has_duplicates(table) and not table.semiring.selects
+        terms = max(1, table.rows) if adds_duplicates else min(prod(sizes), max(1, table.rows))
+        layout = table.layout.select([name for name in table.scope if name not in gone])
+        dtype = reduced_dtype(extent, table.semiring, terms)
+        return cls(layout, dtype, table.semiring, terms, goes_through_device=not adds_duplicates)
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """See :class:`Step`."""
+        return self.layout.scope
+
+    unit = cut = common
+
+    def dtype_of(self, extents: Sequence[NDArray[Any]]) -> np.dtype[Any]:
+        """See :class:`Step`."""
+        return reduced_dtype(extents[0], self.semiring, self.terms)
+
+    def rows(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """See :class:`Step`; the rows are sorted."""
+        (table,) = tables
+        rows, starts = self._grouped(table, kernels, piece_rows)
+        return self._reduced(rows.keys, rows.values, starts, kernels, piece_rows)
+
+    def _grouped(self, table: Table, kernels: Backend, piece_rows: int | None = None) -> tuple[Table, NDArray[Any]]:
+        """The table's rows in order of the variables that stay, and where groups begin."""
+        kept = self.layout.scope
+        scope = (*kept, *(name for name in table.scope if name not in self.layout))
+        rows = arrange(table, scope, () if self.in_blocks else kept, self.dtype, kernels, piece_rows)
+        return rows, kernels.group_starts(rows.keys, field_masks(rows.layout, kept), piece_rows)
+
+    def _reduced(
+        self, keys: Any, values: Any, starts: Any, kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        masks = field_masks(self.layout, self.layout.scope)
+        return kernels.reduce_groups(keys, values, starts, masks, self.semiring.marginalisation, piece_rows)
+
+    def inputs(self, sources: Sequence[Source]) -> list[JoinInput]:
+        """See :class:`Step`: variables that stay lowest."""
+        (source,), kept = sources, self.layout.scope
+        last = tuple(name for name in source.layout.scope if name not in self.layout)
+        cost = cost_of(source, GROUP_COPIES, GROUP_BYTES) + self.dtype.itemsize
+        return [JoinInput(source, (*kept, *last), kept, cost)]
+
+    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """See :class:`Step`."""
+        return self.closed(super().results(inputs, context), context.kernels)
+
+    def pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
+        """See :class:`Step`; their results have to be :meth:`closed`."""
+        if self.in_blocks or inputs[0].in_order:
+            return self.group_pieces(inputs, context, outermost)
+        return super().pieces(inputs, context, outermost)
+
+    def group_pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
+        """Rows that are grouped already, in blocks that may begin and end within a group."""
+        (ordered,), grouped = inputs, replace(self, in_blocks=True)
+        for block in ordered.blocks(context.space.rows_of(ordered.cost)):
+            yield OperationPiece(grouped, [block], context)
+
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+        """See :class:`Step`; the groups that are cut open at the ends of the source are raw rows."""
+        is_open, kernels = self.in_blocks, context.kernels
+        rows, starts = self._grouped(
+            to_kernels(context.buffers[stream].load("table", inputs[0].source), kernels), kernels
+        )
+        masks, groups = field_masks(self.layout, self.layout.scope), len(starts) - 1
+        first, last = (1, max(1, groups - 1)) if is_open else (0, groups)
+
+        def raw(low: int, high: int) -> ResultRows:
+            keys = kernels.download(rows.keys[: len(masks), low:high]) & masks[:, np.newaxis]
+            return ResultRows(np.ascontiguousarray(keys), kernels.download(rows.values[low:high]).copy(), is_open=True)
+
+        # All before the first one is handed over: a second attempt, after memory ran out, may cut elsewhere.
+        results = [raw(0, int(starts[1]))] if first else []
+        if last > first:
+            # The reduction of open groups is wasted: the kernel needs all groups of its rows.
+            keys, values = self._reduced(rows.keys, rows.values, starts, kernels)
+            closed = np.ascontiguousarray(kernels.download(keys[:, first:last]))
+            results.append(ResultRows(closed, kernels.download(values[first:last])))
+        if is_open and groups > 1:
+            results.append(raw(int(starts[last]), int(starts[-1])))
+        yield from results
+
+    def closed(self, results: Iterable[ResultRows], kernels: Backend) -> Generator[ResultRows, None, None]:
+        """Results with the open groups put together."""
+        held: ResultRows | None = None
+        for rows in results:
+            if held is not None and not (rows.is_open and np.array_equal(rows.keys[:, 0], held.keys[:, 0])):
+                yield held
+                held = None
+            if not rows.is_open:
+                yield rows
+                continue
+            if held is not None:
+                rows = ResultRows(
+                    np.concatenate((held.keys, rows.keys), axis=1), np.concatenate((held.values, rows.values))
+                )
+            starts = np.array([0, len(rows.values)], dtype=np.int64)
+            keys, values = kernels.upload(rows.keys), kernels.upload(rows.values)
+            reduced = self._reduced(keys, values, kernels.upload(starts), kernels)
+            held = ResultRows(kernels.download(reduced[0]), kernels.download(reduced[1]))
+        if held is not None:
+            yield held
+
 
 COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
 """Memory of a part's row: as read, moved and sorted; where runs and groups begin; for the inner table the columns
@@ -106,7 +402,7 @@ class JoinElimination(Step):
 
     @classmethod
     def of(cls, tables: Sequence[Any], gone: Sequence[str], extents: Sequence[NDArray[Any]]) -> JoinElimination:
-        """The step for an outer and an inner table; ``extents`` as for :func:`oocbe.algebra.dispatch.step_of`."""
+        """The step for an outer and an inner table; ``extents`` as for :func:`oocbe.algebra.operators.step_of`."""
         outer, inner = (table.layout for table in tables)
         shared, semiring = check_pair(*tables), tables[0].semiring
         own_outer, own_inner = (tuple(name for name in layout.scope if name not in shared) for layout in (outer, inner))

@@ -3,22 +3,37 @@
 Stored tables are read, the kernels are chosen, rows are brought to where those kernels work, and two tables are checked
 to agree. A result stays in device memory where an input was there, so that operators chain without copies; otherwise it
 is brought back to main memory.
+
+The inputs' least and greatest values decide the dtype in which a result is exact. Integers stay int32 where every sum
+and product fits, widen to int64 where not, and are refused beyond that: they never wrap around. Floats keep their
+precision; integers that meet floats, or log-sum-exp, become float64.
+
+Incomplete tables are preprocessed (Bistaffa, Bombieri and Farinelli 2016, algorithm 3): fields are moved to the places
+that the operation needs, rows sorted on the bits that matter (a stable radix sort of just those), and groups of rows
+that occur in one of two tables only are dropped. A table whose rows are in that order already is not sorted again. Rows
+without a partner in a much smaller table are dropped before they are sorted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
 from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
-from oocbe.model.semiring import Combination
+from oocbe.kernels.interface import Backend, MatchedGroups, is_device_array
+from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.option_values import parse_bytes, parse_workers
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
 from oocbe.tables.numbers import check_numbers, strange_number
 from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.table import Table
@@ -26,13 +41,11 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from distributed import Client
 
-    from oocbe.kernels.interface import Backend
     from oocbe.tables.packed import PackedTable
     from oocbe.tables.stored import StoredTable
 
     RowTable: TypeAlias = Table | StoredTable
     TableLike: TypeAlias = Table | StoredTable | PackedTable
-
 
 Result = TypeVar("Result")
 
@@ -221,3 +234,159 @@ def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
                 "common_domains finds for them"
             )
     return shared
+
+
+Range = tuple[int, int]
+
+
+def reduced_dtype(values: NDArray[Any], semiring: Semiring, terms: int) -> np.dtype[Any]:
+    """Dtype that holds any marginalisation of up to ``terms`` of the values; ValueRangeError: beyond int64."""
+    dtype = _meeting_dtype(semiring, values.dtype)
+    return dtype if dtype.kind == "f" else _holding(dtype, _reduced(_extents(values)[0], semiring, terms), semiring)
+
+
+def joined_dtype(values1: NDArray[Any], values2: NDArray[Any], semiring: Semiring, terms: int = 1) -> np.dtype[Any]:
+    """Dtype of all combinations of the arrays' values, ``terms`` of them marginalised; ValueRangeError: over int64."""
+    dtype = _meeting_dtype(semiring, values1.dtype, values2.dtype)
+    if dtype.kind == "f":
+        return dtype
+    (low1, high1), (low2, high2) = _extents(values1, values2)
+    if semiring.combination is Combination.ADD:
+        joined = (low1 + low2, high1 + high2)
+    else:
+        corners = [a * b for a in (low1, high1) for b in (low2, high2)]
+        joined = (min(corners), max(corners))
+    return _holding(dtype, _reduced(joined, semiring, terms), semiring)
+
+
+def distributes(values1: NDArray[Any], values2: NDArray[Any], semiring: Semiring) -> bool:
+    """Whether values of one table may be marginalised before the other one is joined to them.
+
+    Always, but for the maximum of products with a negative factor, which turns the order of its other factors round.
+    """
+    if semiring.combination is Combination.ADD or semiring.marginalisation is Marginalisation.SUM:
+        return True
+    return all(len(v) == 0 or v.min() >= 0 for v in (values1, values2))
+
+
+def _meeting_dtype(semiring: Semiring, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    dtype = np.result_type(*dtypes)
+    return np.dtype(np.float64) if semiring.needs_floats and dtype.kind != "f" else dtype
+
+
+def _extents(*columns: NDArray[Any]) -> list[Range]:
+    """Least and greatest value of each column; of columns on a device in one pass each, and one wait for all."""
+    if all(len(values) and is_device_array(values) for values in columns):
+        from oocbe.kernels.cuda.pairs.extents import Extents
+
+        columns = tuple(Extents(columns).read())
+    return [(int(values.min()), int(values.max())) if len(values) else (0, 0) for values in columns]
+
+
+def _reduced(extent: Range, semiring: Semiring, terms: int) -> Range:
+    if semiring.marginalisation is not Marginalisation.SUM:
+        return extent
+    low, high = extent
+    return min(low, low * terms), max(high, high * terms)
+
+
+def _holding(dtype: np.dtype[Any], extent: Range, semiring: Semiring) -> np.dtype[Any]:
+    for candidate in (np.dtype(np.int32), np.dtype(np.int64)):
+        limits = np.iinfo(candidate)
+        if candidate.itemsize >= dtype.itemsize and limits.min <= extent[0] and extent[1] <= limits.max:
+            return candidate
+    raise ValueRangeError(
+        f"values between {extent[0]:,} and {extent[1]:,} could arise ({semiring} semiring), which 64-bit integers do "
+        "not hold; give the tables float64 values"
+    )
+
+
+FILTER_BITS = 20
+"""Bits of the filter's hashes: its table takes 1 MiB, which the second-level cache of a core holds."""
+
+FILTER_RATIO = 4
+"""Rows of the larger table for each row of the smaller one, at least: at 2, the filter costs as much as it saves (a
+million rows with half a million, all of them partners)."""
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""Odd multiplier of Fibonacci hashing (Knuth, The Art of Computer Programming 3, section 6.4)."""
+
+
+def arrange(
+    table: Table,
+    scope: Sequence[str],
+    order: Sequence[str],
+    dtype: np.dtype[Any],
+    backend: Backend,
+    piece_rows: int | None = None,
+) -> Table:
+    """A table with its fields in the order of ``scope`` and its rows in the order of some of them.
+
+    The rows may be the table's own arrays, and are not to be written to.
+
+    table : any table.
+    scope : all its variables, the least significant place first.
+    order : variables to sort by, the least significant first.
+    dtype : dtype of the values wanted.
+    """
+    layout = table.layout.select(scope)
+    moved = layout.scope != table.scope
+    keys, values = table.keys, table.values.astype(dtype, copy=False)
+    if moved:
+        keys = backend.permute(keys, move_plan(table.layout, layout), layout.words, piece_rows)
+    if order and not (table.is_sorted and table.scope[-len(order) :] == tuple(order)):
+        ranges = merged_ranges(map(layout.field, order))
+        keys, values = backend.sort_rows(keys, values, ranges, piece_rows, own=moved)
+    return Table(layout, keys, values, table.semiring)
+
+
+def match(
+    table1: Table, table2: Table, shared: Sequence[str], backend: Backend, piece_rows: int | None = None
+) -> MatchedGroups:
+    """Groups that two tables have in common; both have ``shared`` in their lowest places and are sorted by it."""
+    # In the lowest places of both, their bits are at the same ones: words that only one table has hold none of them.
+    masks = field_masks(table1.layout, shared)[: table2.layout.words]
+    return backend.common_groups(table1.keys, table2.keys, masks, piece_rows)
+
+
+def without_lonely(
+    tables: Sequence[Table], shared: Sequence[str], backend: Backend, piece_rows: int | None = None
+) -> list[Table]:
+    """Two tables of a join, the larger one without most rows that have no partner in a much smaller one.
+
+    A filter contains the smaller table's values of the shared variables, hashed if they have more than
+    :data:`FILTER_BITS` bits (Bloom 1970). Moving and sorting the dropped rows would cost more than this pass over them.
+    The tables are returned as they are where the filter does not pay, and on other backends than the CPU's.
+
+    tables : two tables, in main memory. shared : the variables that both have.
+    """
+    found = list(tables)
+    small, large = sorted(range(2), key=lambda i: tables[i].rows)
+    rows = tables[small].rows
+    is_worthwhile = FILTER_RATIO * rows <= tables[large].rows and 2 * rows <= 1 << FILTER_BITS
+    if backend.name != "cpu" or not shared or not rows or not is_worthwhile:
+        return found
+    part = tables[small].layout.select(shared)
+    bits = min(part.bits, FILTER_BITS)
+    is_absent = np.ones(1 << bits, dtype=np.bool_)
+    is_absent[_hashed(tables[small], part, bits, backend, piece_rows)] = False
+    absent = np.flatnonzero(is_absent).astype(np.uint64)
+    if 2 * len(absent) < 1 << bits:
+        return found
+    table = tables[large]
+    hashes = _hashed(table, part, bits, backend, piece_rows)[np.newaxis]
+    keys, values = backend.drop_forbidden(table.keys, table.values, hashes, absent[np.newaxis], bits, piece_rows)
+    found[large] = replace(table, keys=keys, values=values)
+    return found
+
+
+def _hashed(table: Table, part: Layout, bits: int, backend: Backend, piece_rows: int | None) -> NDArray[np.uint64]:
+    """Values of the part's variables as numbers of so many bits, uint64 (rows,)."""
+    keys = backend.permute(table.keys, move_plan(table.layout, part, part.scope), part.words, piece_rows)
+    total: NDArray[np.uint64] = keys[0]
+    if part.bits <= bits:
+        return total
+    total = total * MULTIPLIER
+    for word in keys[1:]:
+        total = (total ^ (total >> np.uint64(32)) ^ word) * MULTIPLIER
+    return total >> np.uint64(64 - bits)

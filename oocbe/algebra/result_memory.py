@@ -2,7 +2,7 @@
 
 Into memory that is not pinned, threads copy rows from pinned memory, and the system allocates it page by page. That is
 slower than the bus (benchmarks/results/gpu_streaming.json). So a result's memory is pinned ahead of its rows
-(:mod:`oocbe.kernels.cuda.transfer.growing`). After the deletion of the result, it stays pinned for later ones, within a
+(:mod:`oocbe.kernels.cuda.transfer.pinned`). After the deletion of the result, it stays pinned for later ones, within a
 limit (``result_pool_share`` of :mod:`oocbe.model.settings.tuning`). Results beyond the limit take ordinary memory.
 :func:`result_memory` keeps memory of a known size in addition.
 """
@@ -29,7 +29,7 @@ from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
-    from oocbe.kernels.cuda.transfer.growing import GrowingMemory
+    from oocbe.kernels.cuda.transfer.pinned import GrowingMemory
 
 _regions: list[Region] = []
 """Memory of the open ``with`` blocks, the latest last."""
@@ -129,7 +129,7 @@ class ResultPool:
 
         None if pinned memory would exceed ``limit``; then all free memory is returned to the system.
         """
-        from oocbe.kernels.cuda.transfer.growing import GrowingMemory
+        from oocbe.kernels.cuda.transfer.pinned import GrowingMemory
 
         with self._lock:
             self._collect()
@@ -203,7 +203,7 @@ class PooledColumns:
     """
 
     def __init__(self, dtypes: Sequence[np.dtype[Any]], memories: Sequence[GrowingMemory], limit: int) -> None:
-        from oocbe.kernels.cuda.transfer.growing import Pinning
+        from oocbe.kernels.cuda.transfer.pinned import Pinning
 
         self._memories, self._pinning, self._limit = memories, Pinning(memories), limit
         self._wanted = [memory.pinned // dtype.itemsize for memory, dtype in zip(memories, dtypes, strict=True)]

@@ -23,11 +23,10 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Sem
 from oocbe.model.settings.option_values import parse_backend
 from oocbe.runtime.framed import pyarrow
 from oocbe.tables.arrow import from_labels
-from oocbe.tables.column_data import Held, opened
 from oocbe.tables.columns import Domain, layout_for
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
-from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing
+from oocbe.tables.parquet_source import ColumnSource, Held, check_renamed, opened, source_of, sparing
 from oocbe.tables.table import Table
 
 SEMIRINGS = {

@@ -28,15 +28,14 @@ from oocbe.algebra.operators import join_marginalise, marginalise
 from oocbe.api.source_messages import Explain
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import UsageError, amount
-from oocbe.kernels.arrays import is_device_array
 from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.kernels.interface import is_device_array
 from oocbe.model.semiring import SUM_PRODUCT
 from oocbe.model.settings.option_values import parse_backend
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.scratch import ScratchFolder, default_parent
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored import StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 
 IN_MEMORY_SHARE = 0.5

@@ -31,8 +31,7 @@ from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
 from oocbe.tables.common_domains import limit_of
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
+from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 
 SEMIRINGS_OF_EINSUM = {

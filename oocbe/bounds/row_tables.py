@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.cost_tables import CompleteCosts
+from oocbe.algebra.complete_tables.conversion import CompleteCosts
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.kernels.cpu.projection import AscentNetwork

@@ -14,8 +14,7 @@ from oocbe.cli.output import print_answer
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
-    from oocbe.tables.stored import StoredTable
-    from oocbe.tables.stored_complete import StoredCompleteTable
+    from oocbe.tables.stored import StoredCompleteTable, StoredTable
 
 
 @command("inspect")
@@ -35,7 +34,7 @@ def inspect(
 
     path = Path(target)
     if (url := url_of(target)) is not None:
-        from oocbe.tables.stored_complete import open_table
+        from oocbe.tables.stored import open_table
 
         described = describe_stored(open_table(url))
     else:
@@ -52,9 +51,9 @@ def describe_folder(folder: Path) -> dict[str, object]:
     from oocbe.elimination.runs.run_directory import describe_run
     from oocbe.errors import UsageError
     from oocbe.junction_trees.stored.folder import is_tree
-    from oocbe.tables.folder_lock import LOCK_NAME
     from oocbe.tables.group import is_table
-    from oocbe.tables.stored_complete import open_table
+    from oocbe.tables.scratch import LOCK_NAME
+    from oocbe.tables.stored import open_table
 
     if (folder / "run.json").exists():
         return describe_run(folder)

@@ -11,8 +11,8 @@ divide what they join (ADPOP); Fioretto et al. (2018) put it on GPUs. Each messa
 it has feasible rows only where that is smaller. Nothing global is computed but the pseudo-tree and the dtype of values.
 
 * :mod:`oocbe.dcop.pseudo_trees` arranges variables; :mod:`oocbe.dcop.agents` is the state and work of one agent;
-* :mod:`oocbe.dcop.hosts` runs agents, in this process or several;
-* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.progress` computes the simulated runtime.
+* :mod:`oocbe.dcop.agents` runs agents, in this process or several;
+* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.protocol` computes the simulated runtime.
 """
 
 from oocbe.dcop.protocol import adpop, dpop, read_dcop

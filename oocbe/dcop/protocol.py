@@ -3,24 +3,28 @@
 Files of pyDcop use 10,000 or the like for forbidden assignments, which makes their tables dense without need. Where no
 assignment without the largest cost can be as bad as one with it, forbidding that cost keeps the optimum, unless the
 problem becomes infeasible; then the original problem is solved.
+
+The simulated runtime is that of agents that work in parallel (Sultanik, Lass and Regli 2007). Each agent has a clock,
+advanced by its measured work. A message carries the clock of its sender; the receiver's clock becomes the maximum of
+both, and messages take no time. The simulated runtime is the last clock at the end, whatever the number of real
+processors.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from oocbe.bounds.mini_buckets.mini_buckets import ULP
-from oocbe.dcop.agents import Utility, shares
-from oocbe.dcop.hosts import Answer, Hosts, InProcess, InProcesses
-from oocbe.dcop.progress import Progress
+from oocbe.dcop.agents import Answer, Hosts, InProcess, InProcesses, Utility, shares
 from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
-from oocbe.elimination.buckets.forms import checked_tables
+from oocbe.elimination.buckets.message import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
@@ -34,9 +38,10 @@ from oocbe.model.dcop import Dcop
 from oocbe.model.model_checks import as_integer
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.model.results.dcop_result import DcopResult, UtilMessage
+from oocbe.model.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
 from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagate import finite
@@ -45,6 +50,109 @@ from oocbe.runtime.interruption import listening
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
+
+
+@dataclass
+class RunState:
+    """State of a run of agents."""
+
+    dcop: Dcop
+    z: int | None
+    status: str = "limit"
+    value: int | float | None = None
+    bound: int | float | None = None
+    assignment: tuple[int, ...] | None = None
+    tree: PseudoTree | None = None
+    messages: list[UtilMessage] = field(default_factory=list)
+    util_seconds: list[float] = field(default_factory=list)
+    value_seconds: list[float] = field(default_factory=list)
+    value_messages: int = 0
+    uses_device: bool = False
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("tree", "util", "value", "total"), 0.0))
+    notes: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Clear the messages of an earlier attempt."""
+        count = len(self.dcop.problem.variables)
+        self.messages, self.value_messages = [], 0
+        self.util_seconds, self.value_seconds = [0.0] * count, [0.0] * count
+
+    def result(self, workers: int, notes: tuple[str, ...]) -> DcopResult:
+        """The result of the run so far."""
+        dcop, tree = self.dcop, self.tree
+        problem = dcop.problem
+        owner_of = {v.name: owner for v, owner in zip(problem.variables, dcop.owner, strict=True)}
+        metrics = DcopMetrics(
+            agents=len(dcop.agents),
+            variables=len(problem.variables),
+            trees=0 if tree is None else len(tree.roots),
+            heuristic="" if tree is None else tree.heuristic,
+            width=0 if tree is None else tree.width,
+            height=0 if tree is None else tree.height,
+            util_messages=len(self.messages),
+            value_messages=self.value_messages,
+            messages_between_agents=sum(owner_of[m.sender] != owner_of[m.receiver] for m in self.messages),
+            messages=tuple(self.messages),
+            simulated_seconds=0.0
+            if tree is None or not self.util_seconds
+            else simulated_seconds(tree, dcop.owner, self.util_seconds, self.value_seconds),
+            work_seconds=sum(self.util_seconds) + sum(self.value_seconds),
+        )
+        return DcopResult(
+            problem=problem.name,
+            semiring=problem.semiring.name,
+            sense=problem.sense,
+            variables=problem.variables,
+            algorithm="dpop" if self.z is None else "adpop",
+            z=self.z,
+            status=self.status,
+            value=self.value,
+            bound=self.bound,
+            assignment=self.assignment,
+            metrics=metrics,
+            dtype=value_dtype(problem, problem.semiring).name,
+            backend="cuda" if self.uses_device else "cpu",
+            workers=workers,
+            seconds=dict(self.seconds),
+            peak_memory_bytes=peak_memory(),
+            notes=notes,
+        )
+
+
+def simulated_seconds(
+    tree: PseudoTree, owner: Sequence[int], util_seconds: Sequence[float], value_seconds: Sequence[float]
+) -> float:
+    """The clock of the last agent at the end.
+
+    owner : agent of each variable; an agent handles its variables one after the other, in the order of messages.
+    util_seconds, value_seconds : work for each variable in the phases of UTIL and VALUE messages.
+    """
+    clocks: dict[int, float] = {}
+    missing = [len(children) for children in tree.children]
+    arrived = [0.0] * len(missing)
+    # The earliest ready task begins first; UTIL before VALUE, then by the variable.
+    waiting = [(0.0, 0, v) for v, count in enumerate(missing) if count == 0]
+    heapq.heapify(waiting)
+    while waiting:
+        begin, phase, v = heapq.heappop(waiting)
+        clock = clocks.get(owner[v], 0.0)
+        if clock > begin:  # its agent is busy with another variable
+            heapq.heappush(waiting, (clock, phase, v))
+            continue
+        end = begin + (value_seconds if phase else util_seconds)[v]
+        clocks[owner[v]] = end
+        parent = tree.parent[v]
+        if phase:
+            for child in tree.children[v]:
+                heapq.heappush(waiting, (end, 1, child))
+        elif parent is None:
+            heapq.heappush(waiting, (end, 1, v))
+        else:
+            arrived[parent] = max(arrived[parent], end)
+            missing[parent] -= 1
+            if missing[parent] == 0:
+                heapq.heappush(waiting, (arrived[parent], 0, parent))
+    return max(clocks.values(), default=0.0)
 
 
 def read_dcop(path: str | Path, format: str | None = None) -> Dcop:
@@ -157,7 +265,7 @@ def run(
     begin = time.perf_counter()
     _check(dcop, options, tree, workers)
     dcop = replace(dcop, problem=reduce_arity(dcop.problem))
-    progress = Progress(dcop, z)
+    progress = RunState(dcop, z)
     with listening() as interruption, Deadline(options.time_limit) as deadline:
         try:
             progress.tree = pseudo_tree(dcop, heuristic, root) if tree is None else tree
@@ -201,7 +309,7 @@ def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: 
 
 
 def _solve(
-    progress: Progress, options: SolveOptions, workers: int, deadline: Deadline, observer: Observer | None
+    progress: RunState, options: SolveOptions, workers: int, deadline: Deadline, observer: Observer | None
 ) -> None:
     problem = progress.dcop.problem
     found = forbidding(problem)
@@ -216,7 +324,7 @@ def _solve(
 
 
 def _attempt(
-    progress: Progress,
+    progress: RunState,
     problem: Problem,
     options: SolveOptions,
     workers: int,
@@ -263,7 +371,7 @@ class _Protocol:
     """The messages of one attempt."""
 
     def __init__(
-        self, progress: Progress, problem: Problem, tree: PseudoTree, hosts: Hosts, observer: Observer | None
+        self, progress: RunState, problem: Problem, tree: PseudoTree, hosts: Hosts, observer: Observer | None
     ) -> None:
         self._progress = progress
         self._problem = problem

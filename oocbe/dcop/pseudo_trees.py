@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.order import HEURISTICS as ORDER_HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.errors import UsageError
-from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_first
+from oocbe.kernels.cpu.orders.graphs import list_separators, search_depth_first
 from oocbe.model.dcop import Dcop
 from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
@@ -36,7 +36,7 @@ AUTO = "auto"
 
 SEARCHES = ("max-degree", "min-degree", "max-ancestors")
 """Which neighbour a search visits next: the one with most or fewest neighbours, or most neighbours on the branch; in
-the order of the codes of :mod:`oocbe.kernels.cpu.orders.depth_first`."""
+the order of the codes of :mod:`oocbe.kernels.cpu.orders.graphs`."""
 
 ORDERS = ("min-fill", "weighted-min-fill")
 """Heuristics that derive the pseudo-tree from an elimination order."""
@@ -163,7 +163,7 @@ def _index_of(problem: Problem, root: int | str) -> int:
 class _Graph:
     """A primal graph, or a connected part of one, in the form of the loops: vertices numbered from 0.
     All arrays are int64. ``variables`` has the variable of each vertex, ascending, and ``sizes`` the domain sizes. For
-    ``start`` and ``neighbours`` see :func:`oocbe.kernels.cpu.orders.depth_first.search_depth_first`."""
+    ``start`` and ``neighbours`` see :func:`oocbe.kernels.cpu.orders.graphs.search_depth_first`."""
 
     variables: NDArray[np.int64]
     start: NDArray[np.int64]

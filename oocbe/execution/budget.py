@@ -4,7 +4,7 @@ Parts of an operation *reserve* bytes before they take memory, under a name that
 agreement, not an allocation: a piece of work reserves the maximum of its rows, sorting and result, and is cut small
 enough for that beforehand (:mod:`oocbe.runtime.pieces`).
 
-Messages of an elimination are counted by :mod:`oocbe.elimination.buckets.held_messages`; their size is decided about
+Messages of an elimination are counted by :mod:`oocbe.elimination.buckets.messages`; their size is decided about
 before their computation (:mod:`oocbe.elimination.engine.decision`).
 
 The budget covers rows, indices and buffers of the operation. It does not cover the interpreter, compiled code and

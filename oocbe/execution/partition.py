@@ -8,30 +8,380 @@ partitioned again by the following bits, so skew costs passes only over the rows
 digits preserve the order of rows: the concatenated parts are sorted by the common variables, ties as in the source.
 
 A source sorted by the common variables is not written again: its runs are ranges of its own rows. If all sources are
-sorted, or concatenations of sorted runs, and pieces hold several chunks of each, no pass is needed
-(:mod:`oocbe.execution.key_cuts`).
+sorted, or concatenations of sorted runs, and pieces hold several chunks of each, no pass is needed. The index of a
+table on disk has the first and the last key of each chunk. If sources are sorted by the same *common* variables, the
+first key of a chunk cuts all of them alike, and between two such keys a source has at most the rows of the overlapping
+chunks. So cuts are chosen from the indices, and only the chunks that a cut intersects are read, once, to find the row.
+
+A scratch file is written once by several threads, read by row numbers, and deleted with its last reference. Rows are
+stored in *runs*, as appended, each column separately. A number is stored as its distance from the column's minimum, in
+the bytes needed for the largest distance: the disk then takes less time than for whole words. Each *segment* of a run
+(rows that are later read together) has a checksum, which is verified whenever the segment is read whole.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from itertools import accumulate, pairwise
+from threading import Lock
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.execution.budget import MemoryPlan
-from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, cut_alike, runs_in_order
+from oocbe.errors import CorruptDataError
+from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.pipeline import run_in_order
-from oocbe.execution.scratch import ScratchFile
-from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced
+from oocbe.execution.sources import Buffers, SliceSource, Source, StoredRows, row_bytes, sliced
 from oocbe.kernels.interface import Backend
+from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.settings.tuning import tuning
-from oocbe.tables.layout import merged_ranges, move_plan, range_masks
+from oocbe.runtime.checksums import crc32
+from oocbe.runtime.tracing.recorder import READER, WRITER, span
+from oocbe.tables.disk_budget import DiskBudget, NamelessFile
+from oocbe.tables.layout import WORD_BITS, Layout, merged_ranges, move_plan, range_masks
+
+
+class _Column(NamedTuple):
+    """A run's column in the file: distances of its numbers from ``base``, ``size`` bytes each, starting at
+    ``offset``."""
+
+    base: np.uint64
+    size: int
+    offset: int
+
+
+class ScratchFile:
+    """Rows on disk for the lifetime of this object.
+
+    budget : counts its bytes, and has its folder.
+    layout, dtype : of keys and values.
+    Raises DiskError: the file cannot be made.
+    """
+
+    def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any]) -> None:
+        self.layout, self.dtype, self.is_sorted = layout, dtype, False
+        self.rows = 0
+        self._words = np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)  # a value's bits
+        self._starts: list[int] = []
+        self._runs: list[list[_Column]] = []
+        self._segments: dict[int, tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
+        self._end = 0
+        self._lock = Lock()
+        self._file = NamelessFile(budget, "scratch file")
+
+    def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: NDArray[np.int64]) -> int:
+        """Write a run; thread-safe.
+
+        keys, values : the run's rows.
+        bounds : segment bounds in the run, int64, ascending from 0 to its rows.
+        Returns int : the run's first row in this file.
+        Raises DiskError: the disk, or its permitted share, is full.
+        """
+        words = [np.ascontiguousarray(column) for column in keys] + [np.ascontiguousarray(values).view(self._words)]
+        narrowest = [_narrowest(column) for column in [*keys, values]]
+        sizes = [len(values) * size for _, size in narrowest]
+        nbytes = sum(sizes)
+        with self._lock:
+            number, start = len(self._runs), self.rows
+            offsets = accumulate(sizes, initial=self._end)
+            run = [_Column(base, size, offset) for (base, size), offset in zip(narrowest, offsets, strict=False)]
+            self._runs.append(run)
+            self._starts.append(start)
+            self.rows += len(values)
+            self._end += nbytes
+        with span(WRITER, "write scratch", bytes=nbytes):
+            for column, how in zip(words, run, strict=True):
+                self._write(column, how)
+        with span(WRITER, "checksum of scratch"):
+            sums = [[_checksum(column[low:high]) for column in words] for low, high in pairwise(bounds.tolist())]
+        self._segments[number] = bounds, np.array(sums, dtype=np.uint32).reshape(-1, len(words))
+        return start
+
+    def _write(self, words: NDArray[Any], how: _Column) -> None:
+        from oocbe.kernels.cpu.packing.fields import narrow
+
+        buffer = np.empty(min(len(words), tuning().stretch_rows) * how.size, dtype=np.uint8)
+        for first in range(0, len(words), tuning().stretch_rows):
+            stripe = words[first : first + tuning().stretch_rows]
+            data = buffer[: len(stripe) * how.size]
+            narrow(stripe, how.base, how.size, data)
+            # The whole column is counted with its first stripe, so that an error reports its whole size.
+            self._file.write(data.data, how.offset + first * how.size, more=0 if first else len(words) * how.size)
+
+    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
+        """Rows ``start`` and following, of one run or several, into the caller's arrays; see ``Source``."""
+        done, wanted = 0, keys.shape[1]
+        targets = [*keys] if values is None else [*keys, values.view(self._words)]
+        while done < wanted:
+            number = bisect_right(self._starts, start + done) - 1
+            first = self._starts[number]
+            last = self._starts[number + 1] if number + 1 < len(self._starts) else self.rows
+            low = start + done - first
+            count = min(last - first - low, wanted - done)
+            columns = [column[done : done + count] for column in targets]
+            run = self._runs[number][: len(columns)]
+            with span(READER, "read scratch", bytes=count * sum(how.size for how in run)):
+                for column, how in zip(columns, run, strict=True):
+                    self._read(column, how, low)
+            with span(READER, "check scratch"):
+                self._verify(number, low, columns)
+            done += count
+
+    def _read(self, words: NDArray[Any], how: _Column, low: int) -> None:
+        from oocbe.kernels.cpu.packing.fields import widen
+
+        rows = min(len(words), tuning().stretch_rows)
+        buffer = np.empty(rows * how.size, dtype=np.uint8)
+        for first in range(0, len(words), tuning().stretch_rows):
+            stripe = words[first : first + rows]
+            data = buffer[: len(stripe) * how.size]
+            self._file.read(data.data, how.offset + (low + first) * how.size)
+            widen(data, how.base, how.size, stripe)
+
+    def _verify(self, run: int, low: int, columns: Sequence[NDArray[Any]]) -> None:
+        """Verify the checksums of the segments of a run that were read whole, from its row ``low`` on."""
+        bounds, sums = self._segments[run]
+        high = low + len(columns[0])
+        segment = int(bounds.searchsorted(low))
+        while segment < len(sums) and bounds[segment + 1] <= high:
+            rows = slice(int(bounds[segment]) - low, int(bounds[segment + 1]) - low)
+            for column, expected in zip(columns, sums[segment].tolist(), strict=False):
+                if _checksum(column[rows]) != expected:
+                    raise CorruptDataError(f"{self._file.name}: rows of run {run:,} changed since they were written")
+            segment += 1
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """All rows cut into ranges of at most ``most`` rows: whole runs if they are small enough."""
+        for first, last in pairwise([*self._starts, self.rows]):
+            for low, high in even_ranges(last - first, most):
+                yield first + low, first + high
+
+
+def _narrowest(column: NDArray[Any]) -> tuple[np.uint64, int]:
+    """The minimum of a column, and the fewest bytes for the distances from it; floats are unchanged."""
+    if column.dtype.kind == "f" or len(column) == 0:
+        return np.uint64(0), column.dtype.itemsize
+    low, high = int(column.min()), int(column.max())
+    return np.uint64(low % (1 << 64)), max(1, -(-(high - low).bit_length() // 8))
+
+
+def _checksum(column: NDArray[Any]) -> int:
+    return crc32(column.view(np.uint8).data)
+
+
+@runtime_checkable
+class KeyedRows(Source, Protocol):
+    """Sorted rows that can be cut by their keys without a pass over them. They consist of stretches, all of the same
+    number of rows except the last.
+    """
+
+    @property
+    def stretch_rows(self) -> int:
+        """Maximum rows of a stretch."""
+
+    @property
+    def stretch_count(self) -> int:
+        """Number of stretches."""
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; the number of rows for the index after the last."""
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch."""
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """Keys of all rows of a stretch, uint64 (words, rows)."""
+
+
+class KeyIndex:
+    """Index of a sorted source's common keys; a key is one number, the last common variable most significant.
+
+    Parameters
+    ----------
+    source : sorted, with the common variables most significant, in their order. common : the variables.
+    budget : of the memory for a stretch's keys during the search for a row.
+
+    Attributes
+    ----------
+    firsts, lasts : numbers of the first and the last row of each stretch (a chunk) of the source.
+    end : a number above all keys.
+    """
+
+    def __init__(self, source: KeyedRows, common: Sequence[str], budget: Budget) -> None:
+        self.source, self._budget = source, budget
+        self._fields: list[tuple[int, int, int]] = []
+        place = 0
+        for field in map(source.layout.field, common):
+            self._fields.append((WORD_BITS * field.word + field.shift, field.mask, place))
+            place += field.bits
+        self.end = 1 << place
+        edges = [tuple(map(self._number, source.edge_keys(stretch))) for stretch in range(source.stretch_count)]
+        self.firsts, self.lasts = ([edge[side] for edge in edges] for side in (0, 1))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source."""
+        return self.source.rows
+
+    def samples(self, fewest: int) -> Iterator[tuple[int, int]]:
+        """Ascending key numbers from the first row's, and the rows from each to the next one.
+
+        fewest : approximate minimum of samples, if the source has the rows: if there are fewer stretches than a quarter
+            of it, their keys are read, one stretch at a time.
+        """
+        stretches = max(1, self.source.stretch_count)
+        within = -(-fewest // stretches) if 4 * stretches < fewest else 1
+        for stretch in range(self.source.stretch_count):
+            start, stop = self.source.stretch_start(stretch), self.source.stretch_start(stretch + 1)
+            if within <= 1:
+                yield self.firsts[stretch], stop - start
+                continue
+            with self._budget.reserve("cutting sorted tables", 8 * self.source.layout.words * (stop - start)):
+                keys = self.source.keys_of(stretch)
+                for low, high in even_ranges(stop - start, max(1, (stop - start) // within)):
+                    yield self._number(key_number(keys, low)), high - low
+
+    def most_rows(self, low: int, high: int) -> int:
+        """Upper limit of the rows with a number from ``low`` up to ``high``, exclusive."""
+        stretches = bisect_left(self.firsts, high) - bisect_left(self.lasts, low)
+        return min(max(0, stretches) * self.source.stretch_rows, self.source.rows)
+
+    def place(self, number: int) -> int:
+        """The first row whose number is not below this one; reads at most one stretch."""
+        stretch = bisect_left(self.lasts, number)
+        start = self.source.stretch_start(stretch)
+        if stretch == len(self.lasts):
+            return self.source.rows
+        if number <= self.firsts[stretch]:
+            return start
+        nbytes = 8 * self.source.layout.words * self.source.stretch_rows
+        with self._budget.reserve("cutting sorted tables", nbytes):
+            keys = self.source.keys_of(stretch)
+            rows = range(keys.shape[1])
+            return start + bisect_left(rows, number, key=lambda row: self._number(key_number(keys, row)))
+
+    def _number(self, key: int) -> int:
+        return sum((key >> shift & mask) << place for shift, mask, place in self._fields)
+
+
+def cut_alike(
+    indices: Sequence[KeyIndex], fits: Callable[[Sequence[int]], bool]
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Ranges of rows of each source with the same range of common keys, in ascending order.
+
+    fits : whether these numbers of rows of the sources fit together. A range in which no chunk begins is not cut, even
+        if it does not fit.
+    """
+    end = max(index.end for index in indices)
+    numbers = sorted({number for index in indices for number in index.firsts} | {end})
+    chosen = [numbers[0]]
+    for before, number in pairwise(numbers):
+        if before > chosen[-1] and not fits([index.most_rows(chosen[-1], number) for index in indices]):
+            chosen.append(before)
+    chosen.append(end)
+    places = ([index.place(number) for index in indices] for number in chosen)
+    for low, high in pairwise(places):
+        yield tuple(zip(low, high, strict=True))
+
+
+class OrderedSlice:
+    """A range of rows of a table on disk, sorted by some variables; a ``KeyedRows``.
+
+    Its stretches are the chunks, clipped to the range.
+
+    source : the table. low, high : half-open range of rows. order : the variables by which rows are sorted, the most
+        significant last; its keys need not ascend.
+    """
+
+    def __init__(self, source: StoredRows, low: int, high: int, order: tuple[str, ...]) -> None:
+        self.layout, self.dtype, self.rows = source.layout, source.dtype, high - low
+        self.is_sorted = source.is_sorted
+        self.stretch_rows = source.stretch_rows
+        self.order = order
+        self._source, self._low, self._high = source, low, high
+        table = source.table
+        self._chunk = table.chunk_at(low) if low < high else 0
+        self.stretch_count = table.chunk_at(high - 1) + 1 - self._chunk if low < high else 0
+
+    def read_into(self, start: int, keys: NDArray[Any], values: NDArray[Any] | None) -> None:
+        """Rows ``start`` and following; see :class:`oocbe.execution.sources.Source`."""
+        self._source.read_into(self._low + start, keys, values)
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """Ranges of ``most`` rows; see :class:`oocbe.execution.sources.Source`."""
+        return even_ranges(self.rows, most)
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; the number of rows for the index after the last."""
+        start = self._source.stretch_start(self._chunk + stretch)
+        return min(max(start, self._low), self._high) - self._low
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch."""
+        first, stop = self.stretch_start(stretch), self.stretch_start(stretch + 1)
+        return self._source.key(self._low + first), self._source.key(self._low + stop - 1)
+
+    def keys_of(self, stretch: int) -> NDArray[Any]:
+        """Keys of all rows of a stretch, uint64 (words, rows)."""
+        start, stop = (self._low + self.stretch_start(number) for number in (stretch, stretch + 1))
+        chunk = self._chunk + stretch
+        begin = self._source.stretch_start(chunk)
+        return self._source.keys_of(chunk)[:, start - begin : stop - begin]
+
+
+class LaidEndToEnd:
+    """The concatenated rows of several sources of one layout and dtype; see :class:`oocbe.execution.sources.Source`.
+
+    Attributes
+    ----------
+    sources : at least one.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = sources
+        self._starts = [0, *accumulate(source.rows for source in sources)]
+        self.layout, self.dtype, self.rows = sources[0].layout, sources[0].dtype, self._starts[-1]
+        self.is_sorted = len(sources) == 1 and sources[0].is_sorted
+
+    def read_into(self, start: int, keys: NDArray[Any], values: NDArray[Any] | None) -> None:
+        """Rows ``start`` and following; see :class:`oocbe.execution.sources.Source`."""
+        done, wanted = 0, keys.shape[1]
+        number = bisect_right(self._starts, start) - 1
+        while done < wanted:
+            skipped = start + done - self._starts[number]
+            count = min(self.sources[number].rows - skipped, wanted - done)
+            if count > 0:
+                rows = slice(done, done + count)
+                self.sources[number].read_into(skipped, keys[:, rows], None if values is None else values[rows])
+                done += count
+            number += 1
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """All rows cut into ranges of at most ``most`` rows, none across two sources."""
+        for start, source in zip(self._starts, self.sources, strict=False):
+            for low, high in source.ranges(most):
+                yield start + low, start + high
+
+
+def runs_in_order(source: Source, common: tuple[str, ...]) -> list[KeyedRows]:
+    """The components of a concatenated source, or the source itself, if all are sorted by ``common`` and can be cut.
+
+    common : the variables, the most significant last. Returns an empty list if one source is not.
+    """
+    found = []
+    for run in source.sources if isinstance(source, LaidEndToEnd) else [source]:
+        order = run.layout.scope if run.is_sorted else run.order if isinstance(run, OrderedSlice) else ()
+        if not isinstance(run, KeyedRows) or order[len(order) - len(common) :] != common:
+            return []
+        found.append(run)
+    return found
+
 
 Item = TypeVar("Item")
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.pairs.search import find_rows
+from oocbe.kernels.cpu.pairs.sort import find_rows
 from oocbe.model.row_numbers import even_ranges, first_not_below, key_number
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import phase

@@ -9,7 +9,7 @@ always NumPy's.
 
 Inputs are never written to; results are new arrays owned by the caller, unless a docstring states that an input is
 returned unchanged. Results have the values' dtype: the operator has checked by range analysis
-(:mod:`oocbe.algebra.ranges`) that it suffices, or widened the inputs. Work is divided into pieces of ``piece_rows``
+(:mod:`oocbe.algebra.inputs`) that it suffices, or widened the inputs. Work is divided into pieces of ``piece_rows``
 rows (None: the backend's choice); results do not depend on it. Semiring operations are given as the codes of
 :mod:`oocbe.model.semiring`. A backend contains loops only: scopes and names are handled above it.
 """
@@ -240,3 +240,24 @@ class CompleteBackend(Backend, Protocol):
 
         Returns a new array (product of the result's sizes,), the first axis fastest.
         """
+
+
+def is_device_array(array: Any) -> bool:
+    """Whether an array is in a device's memory."""
+    return not isinstance(array, np.ndarray)
+
+
+def host_array(array: Any) -> NDArray[Any]:
+    """An array in host memory: itself, or a copy of a device array; waits for the kernels that write it."""
+    return host_arrays([array])[0]
+
+
+def host_arrays(arrays: Sequence[Any]) -> list[NDArray[Any]]:
+    """Arrays, (items,) or (rows, items), in host memory: themselves, or C-order copies, transferred together."""
+    there = [array for array in arrays if is_device_array(array)]
+    if not there:
+        return list(arrays)
+    from oocbe.kernels.cuda.transfer.conveyor import bring_home
+
+    copies = iter(bring_home(there))
+    return [next(copies) if is_device_array(array) else array for array in arrays]

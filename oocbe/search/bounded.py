@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.consumption import left_out
-from oocbe.elimination.orders.order import OrderChoice, is_order_file, judge_order, search_orders
-from oocbe.elimination.orders.order_finders import read_order
+from oocbe.elimination.orders.order import OrderChoice, is_order_file, judge_order, read_order, search_orders
 from oocbe.elimination.race import CAP_FACTOR, Race, RaceWinner
 from oocbe.elimination.reformulation import Stack
 from oocbe.elimination.row_pruning.row_bounds import BoundSource

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from oocbe.elimination.buckets.forms import expected_work, supported_representations
+from oocbe.elimination.buckets.message import expected_work, supported_representations
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order import (
     CRITERIA,
@@ -180,7 +180,7 @@ class EliminationAttempts(SubSolver):
 
     @cached_property
     def _tables(self) -> str:
-        """The form of messages, as for :func:`oocbe.elimination.buckets.forms.supported_representations`."""
+        """The form of messages, as for :func:`oocbe.elimination.buckets.message.supported_representations`."""
         dtype = value_dtype(self._problem, self._semiring)
         return supported_representations(self._problem, self._semiring, dtype, self._options.tables)
 

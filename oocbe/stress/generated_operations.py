@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.elimination import JoinElimination
-from oocbe.algebra.join import Join
-from oocbe.algebra.marginalisation import MarginalisationStep
+from oocbe.algebra.elimination import Join, JoinElimination, MarginalisationStep
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
@@ -359,7 +357,7 @@ STRETCHES, LEAST_STRETCH = 1 << 10, 1 << 12
 
 
 class GeneratedRows(EvenStretches):
-    """Rows of the groups of some ranks; a :class:`oocbe.execution.key_cuts.KeyedRows`.
+    """Rows of the groups of some ranks; a :class:`oocbe.execution.partition.KeyedRows`.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ VALUES_NAME = "values"
 """Folder of the chunks of values."""
 
 LIMB_NAMES = "limb_{}"
-"""Folder of the chunks of a limb of values, from the second on, by its number (:mod:`oocbe.tables.limbs`)."""
+"""Folder of the chunks of a limb of values, from the second on, by its number (:mod:`oocbe.tables.numbers`)."""
 
 
 def value_names(limbs: int) -> list[str]:
@@ -123,7 +123,7 @@ class ChunkIndex:
         return f"{folder}{'/' * bool(folder)}{array}/c/{chunk - self._chunks[part]}"
 
     def writer(self, chunk: int) -> str | None:
-        """Worker that wrote a chunk (:mod:`oocbe.execution.cluster.ownership`); None: unknown."""
+        """Worker that wrote a chunk (:mod:`oocbe.execution.cluster.segment_files`); None: unknown."""
         return self._parts[self._part(chunk)][3]
 
     def _part(self, chunk: int) -> int:

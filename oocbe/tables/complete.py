@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, ResourceError
-from oocbe.kernels.arrays import host_array, is_device_array
-from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.kernels.interface import CompleteFunction, host_array, is_device_array, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
@@ -171,7 +170,7 @@ class CompleteTable(Cells):
         wanted = table.scope if scope is None else scope
         if not is_device_array(table.values):
             return cls.from_pieces(table.layout, [table], table.semiring, wanted, kind)
-        from oocbe.kernels.cuda.complete.complete_rows import cells_of_rows
+        from oocbe.kernels.cuda.complete.complete import cells_of_rows
         from oocbe.kernels.cuda.transfer.memory import with_retry
 
         layout, semiring = table.layout.select(wanted), table.semiring
@@ -188,7 +187,7 @@ class CompleteTable(Cells):
 
         scope, dtype : of the complete table. Errors as for :meth:`from_table`.
         """
-        from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
+        from oocbe.kernels.cpu.complete.complete_copy import cells_of_rows
 
         layout, kind = source.select(scope), np.dtype(dtype)
         check_cells(layout, kind)
@@ -225,7 +224,7 @@ class CompleteTable(Cells):
                 check_deadline()
                 counted += int(np.count_nonzero(self.is_feasible(values[start : start + CELLS_BETWEEN_LOOKS])))
             return counted
-        from oocbe.kernels.cuda.complete.complete_rows import count_feasible
+        from oocbe.kernels.cuda.complete.complete import count_feasible
 
         return count_feasible(values, self.semiring)
 
@@ -251,7 +250,7 @@ class CompleteTable(Cells):
         layout = self.layout.select(self.scope if scope is None else scope)
         sizes = np.array(layout.sizes, dtype=np.int64)
         if is_device_array(self.values):
-            from oocbe.kernels.cuda.complete.complete_rows import rows_of_cells
+            from oocbe.kernels.cuda.complete.complete import rows_of_cells
             from oocbe.kernels.cuda.transfer.memory import with_retry
 
             steps = np.array(self.strides(layout.scope), dtype=np.int64)
@@ -302,7 +301,7 @@ class CompleteTable(Cells):
 
 
 def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
-    """Fields of a key and their strides in cells, for :func:`oocbe.kernels.cpu.complete.complete_rows.cells_of_rows`.
+    """Fields of a key and their strides in cells, for :func:`oocbe.kernels.cpu.complete.complete_copy.cells_of_rows`.
 
     ``target`` is the complete table's layout; variables that it lacks are skipped.
     """
@@ -333,7 +332,7 @@ def rows_among(layout: Layout, values: NDArray[Any], first: int, semiring: Semir
 
     layout : of all cells, the fastest variable least significant. values : of the cells from ``first`` on.
     """
-    from oocbe.kernels.cpu.complete.complete_rows import rows_of_cells
+    from oocbe.kernels.cpu.complete.complete_copy import rows_of_cells
 
     mask = feasible_mask(values, semiring.combination, semiring.marginalisation)
     sizes = np.array(layout.sizes, dtype=np.int64)

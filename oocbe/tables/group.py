@@ -22,9 +22,8 @@ from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import CODEC_NAMES, ChunkIndex, codec_of, read_rows
 from oocbe.tables.layout import Layout, check_integers
-from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import COMPLETE, FORMAT_VERSION, MANIFEST_NAME, Manifest
-from oocbe.tables.numbers import VALUE_DTYPES
+from oocbe.tables.numbers import LIMB_BITS, MOST_LIMBS, VALUE_DTYPES
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import InStores
 

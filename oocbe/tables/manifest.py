@@ -41,7 +41,7 @@ FORMAT_VERSION = 6
 """Version of the format, the only one that is read; versions 1 to 5 were one number a form."""
 
 ROWS, COMPLETE, COLUMNS, PARTS = "rows", "complete", "columns", "parts"
-"""Forms of a table: packed keys and values; values of all cells (:mod:`oocbe.tables.stored_complete`); one array a
+"""Forms of a table: packed keys and values; values of all cells (:mod:`oocbe.tables.stored`); one array a
 variable, for other programs (:mod:`oocbe.tables.chunk_files`); tables of rows, end to end (:mod:`oocbe.tables.parts`).
 """
 

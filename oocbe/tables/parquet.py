@@ -24,8 +24,8 @@ from oocbe.tables.arrow import batches_of, column_of, numbers_of, schema_of, val
 from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
 from oocbe.tables.common_domains import domain_in, limit_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.object_files import refuse_existing, upload_file
 from oocbe.tables.object_path import ObjectPath, place_named
+from oocbe.tables.objects import refuse_existing, upload_file
 from oocbe.tables.parquet_source import ColumnSource, Source, batch_rows, check_renamed, source_of
 from oocbe.tables.scratch import ScratchFolder, default_parent
 

@@ -24,12 +24,11 @@ from oocbe.errors import CorruptDataError, ModelError
 from oocbe.model.semiring import Semiring
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import ChunkIndex, arrays_of
-from oocbe.tables.folder_writer import FolderSettings, FolderWriter
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, PART_NAME, PARTS, ROWS, FileRecord, Manifest, PartRecord
 from oocbe.tables.object_path import Place
-from oocbe.tables.writer import StoredTableWriter
+from oocbe.tables.writer import FolderSettings, FolderWriter, StoredTableWriter
 
 _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
 """Attributes common to a table and its parts."""
@@ -40,7 +39,7 @@ class PartWriter(StoredTableWriter):
 
     Attributes
     ----------
-    writer : the worker, recorded in the part's attributes (:mod:`oocbe.execution.cluster.ownership`); None: no worker.
+    writer : the worker, recorded in the part's attributes (:mod:`oocbe.execution.cluster.segment_files`); None: none.
     """
 
     writer: str | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import host_array, host_arrays, is_device_array
+from oocbe.kernels.interface import host_array, host_arrays, is_device_array
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
@@ -99,7 +99,7 @@ def find_row(table: Table, key: NDArray[np.uint64]) -> int:
     """Row of a key uint64 (words,) in a sorted table, in main or device memory; -1 if there is none."""
     low, keys = 0, table.keys
     if is_on_device(table):
-        from oocbe.kernels.cuda.pairs.search import rows_around
+        from oocbe.kernels.cuda.pairs.extents import rows_around
 
         low, keys = rows_around(keys, key)
     row = row_in_main_memory(keys, key)
@@ -111,7 +111,7 @@ def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.
 
     first, last : uint64 (words,).
     """
-    from oocbe.kernels.cuda.pairs.search import rows_around
+    from oocbe.kernels.cuda.pairs.extents import rows_around
 
     low, keys = rows_around(table.keys, first, last)
     return replace(table, keys=keys, values=host_array(table.values[low : low + keys.shape[1]]))

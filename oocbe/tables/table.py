@@ -17,8 +17,7 @@ from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.columns import check_values
 from oocbe.tables.exchange import VALUES, ColumnSettings, Exchanged
 from oocbe.tables.layout import Layout
-from oocbe.tables.limbs import limbs_of
-from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
+from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, limbs_of
 
 if TYPE_CHECKING:
     import pandas
@@ -39,7 +38,7 @@ class Table(Shown, Exchanged):
     layout : scope and bit fields.
     keys : uint64 (words, rows), C-contiguous, word 0 least significant.
     values : int32, int64, float32 or float64 (rows,); counts of several limbs are int64 (rows, limbs), see
-        :mod:`oocbe.tables.limbs`.
+        :mod:`oocbe.tables.numbers`.
     semiring : combination and marginalisation for these values.
     is_sorted : whether rows are in ascending order of their keys.
     """

@@ -15,7 +15,7 @@ from oocbe.errors import UsageError
 from oocbe.formats import read
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
-from oocbe.stress.networks import random_network
+from oocbe.stress.tables import random_network
 from oocbe.tables.residence import to_host
 from tests.helpers.bound_sources import ExactSource
 from tests.helpers.small_problems import brute_force

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.elimination.engine import bucket_join
-from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.elimination.engine import bucket_engine
+from oocbe.elimination.engine.bucket_engine import TooManyRowsError, join_and_eliminate
 from oocbe.elimination.engine.factors import FactorPool, PoolBuilder
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.model.semiring import MIN_SUM
@@ -39,8 +39,8 @@ def test_a_single_run_is_shared_among_threads(monkeypatch):
     program, layout, table = projection()
     assert program.levels == 1
     blocks = []
-    cut = bucket_join._blocks
-    monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    cut = bucket_engine._blocks
+    monkeypatch.setattr(bucket_engine, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
     monkeypatch.setenv("OOCBE_THREADS", "4")
     message = join_and_eliminate(program, Schema(layout, np.dtype(np.int64), MIN_SUM), [table], 1 << 20)
     assert len(blocks) > 4
@@ -86,8 +86,8 @@ def test_few_rows_that_branch_make_few_blocks(monkeypatch, tune, rows):
     scope = BucketScope(0, 2, tuple(range(1, 7)), separator)
     program = builder.build(scope, [((0, 1), table_layout)] * len(tables), [], pool.factors, rows)
     blocks = []
-    cut = bucket_join._blocks
-    monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    cut = bucket_engine._blocks
+    monkeypatch.setattr(bucket_engine, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
     tune(serial_work=512)  # otherwise this is too little to share
     monkeypatch.setenv("OOCBE_THREADS", "4")
     message = join_and_eliminate(program, Schema(separator, np.dtype(np.int64), MIN_SUM), tables, 1 << 22)
@@ -111,8 +111,8 @@ def test_more_than_was_expected_is_shared_among_threads(monkeypatch, tune):
     alone = join_and_eliminate(*given, 1 << 22)
     assert alone.rows == 8**5
     blocks = []
-    cut = bucket_join._blocks
-    monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    cut = bucket_engine._blocks
+    monkeypatch.setattr(bucket_engine, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
     tune(many_rows=1000)
     monkeypatch.setenv("OOCBE_THREADS", "4")
     shared = join_and_eliminate(*given, 1 << 22)

@@ -22,7 +22,7 @@ from oocbe import (
     to_complete,
     to_rows,
 )
-from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
+from oocbe.algebra.complete_tables.complete_stream import CellRoom, CompleteCuts
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from tests.helpers.memory_disk import MEMORY_DISK
 from tests.helpers.table_models import check, model_join, model_maximise, model_of, rows_of

@@ -14,7 +14,7 @@ import oocbe
 from oocbe import CompleteTable, PackedTable, StoredTable, Table
 from oocbe.errors import ModelError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored import StoredCompleteTable
 
 FLOATING = (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP)
 CELLS = list(itertools.product(range(2), repeat=2))

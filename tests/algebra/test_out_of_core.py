@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from oocbe.algebra import gpu_streaming
-from oocbe.algebra.dispatch import planned, step_of
 from oocbe.algebra.gpu_streaming import DevicePlan, PiecesThroughDevice
-from oocbe.algebra.operators import join_maximise, join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise, planned, step_of
 from oocbe.algebra.out_of_core import context
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.execution import partition

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.algebra import device_results, gpu_streaming, result_memory
-from oocbe.algebra.device_results import PackedChunk, PackedResult, PlainResult
+from oocbe.algebra import gpu_streaming, result_memory
+from oocbe.algebra.gpu_streaming import PackedChunk, PackedResult, PlainResult
 from oocbe.algebra.result_memory import ResultPool, kept_columns
 from oocbe.algebra.sorted_cuts import SortedCuts
 from oocbe.errors import ResourceError, UsageError
@@ -100,7 +100,7 @@ def packed_chunks(parts, rotations):
     [([3000], True), ([3000, 2500, 2000], True), ([3000, 20_000, 3000], False), ([40_000], False), ([0, 10], True)],
 )
 def test_packed_results_that_outgrow_kept_memory_move(region, parts, is_kept, monkeypatch):
-    monkeypatch.setattr(device_results, "packed_chunks", packed_chunks)
+    monkeypatch.setattr(gpu_streaming, "packed_chunks", packed_chunks)
     result, conveyor = PackedResult(LAYOUT, np.dtype(np.int32), True), LateConveyor()
     rng = np.random.default_rng(1)
     numbers = np.sort(rng.permutation(1 << 20)[: sum(parts)])
@@ -131,7 +131,7 @@ def test_packed_results_are_pinned_ahead(monkeypatch, tune, share, limit):
     A result that outgrows the limit of pinned memory is not pinned in the end, and others may copy any part of it.
     """
     device = take_the_place_of_cupy(monkeypatch)
-    monkeypatch.setattr(device_results, "packed_chunks", packed_chunks)
+    monkeypatch.setattr(gpu_streaming, "packed_chunks", packed_chunks)
     monkeypatch.setattr(result_memory, "_POOL", ResultPool())
     tune(least_pooled_bytes=1, result_pool_share=limit / default_memory_limit())
     numbers = np.arange(60_000)

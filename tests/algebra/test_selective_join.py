@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.algebra import arrange
+from oocbe.algebra import inputs
 from oocbe.kernels import backend_named
 from oocbe.tables.table import Table
 
@@ -76,7 +76,7 @@ def test_joins_are_those_of_dictionaries(case: str, is_first: bool) -> None:
 def test_few_rows_without_a_partner_are_left(case: str) -> None:
     large, small = tables_of(case)
     shared = [name for name in large.scope if name in small.scope]
-    left, same = arrange.without_lonely((large, small), shared, backend_named("cpu"))
+    left, same = inputs.without_lonely((large, small), shared, backend_named("cpu"))
     partners = oocbe.semi_join(large, small).rows
     assert same is small and partners <= left.rows <= partners + large.rows // 100
 
@@ -84,4 +84,4 @@ def test_few_rows_without_a_partner_are_left(case: str) -> None:
 def test_a_table_whose_rows_mostly_have_partners_is_left_alone() -> None:
     large = random_table({"a": 5000, "b": 16}, ROWS, 1)
     small = random_table({"b": 16, "d": 2}, 60, 2)
-    assert arrange.without_lonely((large, small), ["b"], backend_named("cpu"))[0] is large
+    assert inputs.without_lonely((large, small), ["b"], backend_named("cpu"))[0] is large

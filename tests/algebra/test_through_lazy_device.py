@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 from oocbe.algebra import gpu_streaming, result_memory
-from oocbe.algebra.device_results import PlainResult
-from oocbe.algebra.dispatch import planned
-from oocbe.algebra.gpu_streaming import PiecesThroughDevice
-from oocbe.algebra.operators import join_maximise, join_sum, maximise
+from oocbe.algebra.gpu_streaming import PiecesThroughDevice, PlainResult
+from oocbe.algebra.operators import join_maximise, join_sum, maximise, planned
 from oocbe.algebra.result_memory import ResultPool
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda import gpus
 from oocbe.kernels.cuda.pairs import extents
-from oocbe.kernels.cuda.transfer import growing, in_place, pinned
+from oocbe.kernels.cuda.transfer import pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 from oocbe.model.settings.machine import use_gpus
 from oocbe.tables.table import Table
@@ -68,7 +66,7 @@ def cpu_kernels(monkeypatch):
 @pytest.fixture(params=[1, 3])
 def device(request, monkeypatch, cpu_kernels):
     """With one device, tables are copied into pinned memory; with several, pinned where they are."""
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1 if request.param > 1 else 1 << 30)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1 if request.param > 1 else 1 << 30)
     return take_the_place_of_cupy(monkeypatch, request.param)
 
 
@@ -96,14 +94,14 @@ def test_results_use_the_pinned_memory_of_earlier_ones(device, monkeypatch, tune
     monkeypatch.setattr(result_memory, "_POOL", ResultPool())
     tables = [random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0])]
     expected = join_maximise(*tables, "e", backend="cpu")
-    pin, most = growing.GrowingMemory.pin, pinned_share * expected.nbytes
+    pin, most = pinned.GrowingMemory.pin, pinned_share * expected.nbytes
 
     def short(memory, high):
         if high > most:
             raise MemoryError
         pin(memory, high)
 
-    monkeypatch.setattr(growing.GrowingMemory, "pin", short)
+    monkeypatch.setattr(pinned.GrowingMemory, "pin", short)
     tune(least_pooled_bytes=1)
     addresses, pinned_bytes = [], []
     for _ in range(3):
@@ -130,14 +128,14 @@ def test_results_are_inputs_of_the_next_step(device, monkeypatch, tune):
     is_in = (tuples[:, 2] > 10) | (tuples[:, 1] == 0)
     first = Table.from_rows(scopes[0], tuples[is_in], values[is_in])
     steps = []
-    unify = growing.GrowingMemory.unify
+    unify = pinned.GrowingMemory.unify
 
     def counted(memory):
         steps.append(len(memory.bounds) - 1)
         unify(memory)
         assert memory.pinned >= memory.used
 
-    monkeypatch.setattr(growing.GrowingMemory, "unify", counted)
+    monkeypatch.setattr(pinned.GrowingMemory, "unify", counted)
     joined = plan([first, second], "e").to_memory(300)
     assert min(steps) > 1
     for column in (joined.keys[0], joined.values):

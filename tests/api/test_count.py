@@ -22,7 +22,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
-from oocbe.tables.limbs import limbs_for
+from oocbe.tables.numbers import limbs_for
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"

@@ -19,7 +19,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.layout import Layout
-from oocbe.tables.limbs import greatest, limbs_for, limbs_of, total, trim_limbs
+from oocbe.tables.numbers import greatest, limbs_for, limbs_of, total, trim_limbs
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 

@@ -14,7 +14,7 @@ from oocbe.api.tasks.tables import RowWeights
 from oocbe.api.tasks.verbs import run_task
 from oocbe.errors import CorruptDataError, DiskError
 from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
-from oocbe.kernels.cpu.pairs.search import find_rows
+from oocbe.kernels.cpu.pairs.sort import find_rows
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM

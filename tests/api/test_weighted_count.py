@@ -19,7 +19,7 @@ from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
-from oocbe.tables.limbs import limbs_for, of_integers, total
+from oocbe.tables.numbers import limbs_for, of_integers, total
 
 FAST = SolveOptions(order_seconds=0.0, backend="cpu")
 

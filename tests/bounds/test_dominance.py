@@ -14,8 +14,7 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.row_pruning.dominance import SubstitutionDominance, applies_to
-from oocbe.kernels.cpu.buckets.dominance import mark_dominated
-from oocbe.kernels.cpu.buckets.penalties import add_penalties
+from oocbe.kernels.cpu.buckets.dominance import add_penalties, mark_dominated
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT

@@ -27,7 +27,7 @@ from oocbe.cli.main import app
 from oocbe.formats import write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.stress.networks import Spot5Settings, spot5_day
+from oocbe.stress.tables import Spot5Settings, spot5_day
 from tests.helpers.effort import examples
 
 DAILY = Path(__file__).parents[2] / "examples" / "daily.spot"

@@ -16,7 +16,7 @@ import oocbe
 from oocbe.certificates.making import Maker
 from oocbe.cli.main import app
 from oocbe.errors import EXIT_LIMIT
-from oocbe.stress.networks import random_network
+from oocbe.stress.tables import random_network
 from tools.fuzzing.proofs_mode import claim_of, scale_and_offset
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "daily.spot"

@@ -36,7 +36,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import current
-from oocbe.stress.networks import random_network
+from oocbe.stress.tables import random_network
 from tests.helpers.effort import examples
 from tools.fuzzing.brute_force import truth_of
 from tools.fuzzing.descriptions import problem_of, random_description

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
+from oocbe.execution.cluster.started_workers import LocalWorkers, SlurmSettings, SlurmWorkers
 from oocbe.formats import write
 from oocbe.runtime.parents import child_environment
 from tests.execution.cluster.test_slurm import commands  # noqa: F401
@@ -98,9 +97,9 @@ def test_settings_of_numba_say_not_where_compiled_code_is(ran, monkeypatch, tmp_
     """What lies in a cache is run as it is."""
     Path(".numba_config.yaml").write_text(f"cache_dir: {tmp_path}/planted\n")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    show = "from oocbe.kernels.cpu.pairs import search; print(search.__name__)"
+    show = "from oocbe.kernels.cpu.pairs import sort; print(sort.__name__)"
     done = called("-P", "-c", show)
-    assert done.stdout.strip() == "oocbe.kernels.cpu.pairs.search", done.stderr
+    assert done.stdout.strip() == "oocbe.kernels.cpu.pairs.sort", done.stderr
     assert not (tmp_path / "planted").exists()
 
 

@@ -110,7 +110,7 @@ from numba.core.dispatcher import Dispatcher
 
 import oocbe
 from oocbe.kernels.cpu.signatures import listed
-from oocbe.stress.networks import grid_network, random_network
+from oocbe.stress.tables import grid_network, random_network
 
 
 def check(is_quick):
@@ -158,8 +158,8 @@ def test_listed_loops_are_there_and_have_the_listed_parameters():
     ("loops", "types", "error"),
     [
         ("{'oocbe.kernels.cpu.gone': {'f': ['int64']}}", "{}", ImportError),
-        ("{'oocbe.kernels.cpu.pairs.ascent': {'gone': ['int64']}}", "{}", AttributeError),
-        ("{'oocbe.kernels.cpu.pairs.ascent': {'ascent': ['int64, int64, int64, int64']}}", "{}", AttributeError),
+        ("{'oocbe.kernels.cpu.pairs.sort': {'gone': ['int64']}}", "{}", AttributeError),
+        ("{'oocbe.kernels.cpu.pairs.sort': {'ascent': ['int64, int64, int64, int64']}}", "{}", AttributeError),
         ("{}", "{'Level1': \"named('oocbe.kernels.cpu.projection:Level', int64)\"}", AttributeError),
     ],
 )

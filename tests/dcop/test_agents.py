@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oocbe.dcop import Dcop, adpop, dpop, pseudo_tree, pseudo_trees
-from oocbe.dcop.progress import simulated_seconds
-from oocbe.dcop.protocol import forbidding
+from oocbe.dcop.protocol import forbidding, simulated_seconds
 from oocbe.dcop.pseudo_trees import AUTO, HEURISTICS, SEARCHES
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError

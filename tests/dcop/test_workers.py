@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from oocbe.dcop import Dcop, adpop, dpop
-from oocbe.dcop import hosts as hosts_module
-from oocbe.dcop.agents import Utility, UtilTable, shares
-from oocbe.dcop.hosts import Contract, InProcesses
+from oocbe.dcop import agents as hosts_module
+from oocbe.dcop.agents import Contract, InProcesses, Utility, UtilTable, shares
 from oocbe.dcop.pseudo_trees import pseudo_tree
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.errors import CorruptDataError, ResourceError
@@ -215,7 +214,7 @@ from multiprocessing import Pipe
 import os
 ours, theirs = Pipe()
 numbers = [str(theirs.fileno()), str(os.getpid())]
-command = [sys.executable, "-m", "oocbe.runtime.parents", *numbers, "oocbe.dcop.hosts"]
+command = [sys.executable, "-m", "oocbe.runtime.parents", *numbers, "oocbe.dcop.agents"]
 process = subprocess.Popen(command, pass_fds=[theirs.fileno(), ours.fileno()], stdout=subprocess.DEVNULL)
 print(process.pid, flush=True)
 ours.recv()

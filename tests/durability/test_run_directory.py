@@ -18,9 +18,8 @@ from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
 from oocbe.tables import scratch
 from oocbe.tables.disk import hooked
-from oocbe.tables.folder_lock import FolderLock
 from oocbe.tables.manifest import render_record
-from oocbe.tables.scratch import ScratchFolder
+from oocbe.tables.scratch import FolderLock, ScratchFolder
 from tests.helpers.durable_runs import small_problem, solve_in
 
 

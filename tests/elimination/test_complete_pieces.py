@@ -25,7 +25,7 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored import StoredCompleteTable
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder
 from tests.helpers.small_problems import (

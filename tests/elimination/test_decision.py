@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from oocbe.algebra.complete_tables.complete_stream import CompleteStream
 from oocbe.elimination.buckets.bucket_message import MessageMaker
-from oocbe.elimination.buckets.forms import expected_work
 from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import expected_work
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import (
@@ -34,7 +34,7 @@ from oocbe.elimination.plan.bucket_forecast import MessageForecast, Passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.model.settings.tuning import Tuning, tuned, tuning
-from oocbe.stress.networks import random_network
+from oocbe.stress.tables import random_network
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
 

@@ -26,7 +26,7 @@ from oocbe.elimination.engine.decision import (
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.kernels.choice import complete_kernels
-from oocbe.stress.networks import grid_network
+from oocbe.stress.tables import grid_network
 
 PROBLEM = grid_network(4, 4, seed=1)
 

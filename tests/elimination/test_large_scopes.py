@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.buckets.forms import expected_work
 from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import expected_work
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UnsupportedError

@@ -23,7 +23,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.tuning import Tuning
-from oocbe.stress.networks import grid_network, random_network
+from oocbe.stress.tables import grid_network, random_network
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import host_rows, host_values, is_on_device

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine import bucket_join
+from oocbe.elimination.engine import bucket_engine
 from oocbe.elimination.engine import consumption as consumption_module
 from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, consumption_of, left_out
 from oocbe.elimination.preparation.prepare import prepare
@@ -281,14 +281,14 @@ def knapsack(seed: int) -> Problem:
 def test_one_loop_is_compiled_for_rows_with_and_without_a_price(monkeypatch):
     """There were two for messages of 32 bits, of ten seconds each: only prices were in the dtype of the bounds."""
     seen = set()
-    flatten = bucket_join._flatten
+    flatten = bucket_engine._flatten
 
     def noted(program, tables, dtype):
         flat = flatten(program, tables, dtype)
         seen.add((program.prunes, bool(program.consumption.price.any()), flat.tries.priced.dtype))
         return flat
 
-    monkeypatch.setattr(bucket_join, "_flatten", noted)
+    monkeypatch.setattr(bucket_engine, "_flatten", noted)
     problem = knapsack(0)
     best = optimum(problem)
     for source in (None, *(ExactSource(problem, seed, best + 1) for seed in range(4))):

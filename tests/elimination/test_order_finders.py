@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination.orders.order_finders import graph_text, order_of
+from oocbe.elimination.orders.order import graph_text, order_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.errors import UsageError
 from oocbe.model.settings.option_values import order_finders

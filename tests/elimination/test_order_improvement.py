@@ -12,8 +12,7 @@ from oocbe.elimination.orders.order import HEURISTICS, longest_search
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.kernels.cpu.orders.dissection import dissect
-from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
-from oocbe.kernels.cpu.orders.linear_order import linear_order
+from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order, linear_order
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination.orders.order import DISSECTION, HEURISTICS, search_orders
-from oocbe.elimination.orders.order_finders import read_order
+from oocbe.elimination.orders.order import DISSECTION, HEURISTICS, read_order, search_orders
 from oocbe.elimination.orders.primal_graph import MOST_ROWS, PrimalGraph
 from oocbe.errors import FormatError, TimeLimitError
 from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of

@@ -13,9 +13,8 @@ from oocbe.elimination.buckets import piecewise
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.bucket_cuts import BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_stream import BucketStream
+from oocbe.elimination.engine.bucket_stream import BucketPiece, BucketStream
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.formats import read

@@ -19,8 +19,7 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import consumption as linear
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.plan.plan import candidate_orders, make_plan
-from oocbe.elimination.plan.planned_bucket import duration_of
+from oocbe.elimination.plan.plan import candidate_orders, duration_of, make_plan
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.elimination.orders.order import judge_order
-from oocbe.elimination.orders.row_limits import row_limits
+from oocbe.elimination.orders.primal_graph import row_limits
 from oocbe.elimination.plan.plan import make_plan
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

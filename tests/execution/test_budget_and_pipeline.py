@@ -11,8 +11,8 @@ import pytest
 
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
+from oocbe.execution.partition import ScratchFile
 from oocbe.execution.pipeline import run_in_order
-from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import InMemorySource, SliceSource
 from oocbe.kernels.cpu import threads
 from oocbe.tables.disk_budget import DiskBudget

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from oocbe.algebra.operators import join_maximise, join_sum
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget, MemoryPlan
-from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, OrderedSlice, cut_alike
-from oocbe.execution.partition import JoinInput, parts
+from oocbe.execution.partition import JoinInput, KeyIndex, LaidEndToEnd, OrderedSlice, cut_alike, parts
 from oocbe.execution.sources import Buffers, InMemorySource, StoredRows
 from oocbe.kernels import backend_for
 from oocbe.tables.disk_budget import DiskBudget

@@ -159,7 +159,7 @@ def test_bounds_that_are_too_high_are_caught(monkeypatch):
 
 
 def test_rows_that_are_lost_are_caught(monkeypatch):
-    from oocbe.elimination.engine.row_bound import RowBound
+    from oocbe.elimination.row_pruning.row_bounds import RowBound
 
     real = RowBound.below
 

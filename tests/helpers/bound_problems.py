@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from oocbe.bounds.row_reduction import Reduction, Removal
-from oocbe.elimination.engine.row_bound import RowBound
-from oocbe.elimination.row_pruning.row_bounds import BoundSource
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from tests.helpers.small_problems import all_values

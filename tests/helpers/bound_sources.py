@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from oocbe.bounds.bounds import BoundSources
-from oocbe.elimination.engine.row_bound import RowBound
-from oocbe.elimination.row_pruning.row_bounds import BoundSource
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.model.problem import Problem
 from tests.helpers.small_problems import all_values
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from oocbe.kernels.cuda import gpus
-from oocbe.kernels.cuda.transfer import columns, conveyor, filling, growing, home, in_place, pinned
+from oocbe.kernels.cuda.transfer import conveyor, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 
 
@@ -26,16 +26,16 @@ def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> L
     All of them have been started.
     """
     device = LazyDevice(count)
-    for module in (columns, conveyor, filling, growing, home, pinned, gpus):
+    for module in (conveyor, pinned, gpus):
         monkeypatch.setattr(module, "cupy", lambda: device)
     monkeypatch.setattr(gpus, "_started", set(range(count)))
     monkeypatch.setattr(gpus, "_lost", set())
     monkeypatch.setattr(gpus, "limit_bytes", lambda: 1 << 30)
     monkeypatch.setattr(gpus, "set_limit", lambda limit: device.limits.update({device.number: limit}))
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
-    monkeypatch.setattr(in_place, "_pinned", {})
-    monkeypatch.setattr(in_place, "MAPPED_BYTES", 1)
-    monkeypatch.setattr(in_place, "PAGE_BYTES", 1)  # small arrays share pages
+    monkeypatch.setattr(pinned, "_pinned", {})
+    monkeypatch.setattr(pinned, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(pinned, "PAGE_BYTES", 1)  # small arrays share pages
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
     return device

@@ -9,7 +9,7 @@ from secrets import token_hex
 from threading import current_thread
 from typing import TypeVar
 
-from oocbe.execution.cluster.ownership import working_as
+from oocbe.execution.cluster.segment_files import working_as
 from oocbe.model.results.progress_curve import RowsRead
 
 Argument = TypeVar("Argument")

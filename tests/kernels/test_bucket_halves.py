@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.elimination.engine.bucket_engine import _join_on_device
-from oocbe.elimination.engine.bucket_join import TooManyRowsError
+from oocbe.elimination.engine.bucket_engine import TooManyRowsError, _join_on_device
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.buckets import bucket_join
 from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram, RowLimitError, _Frontier, _NoRoomError

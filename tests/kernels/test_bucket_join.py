@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.elimination.engine.bucket_engine import TooManyRowsError, join_and_eliminate
 from oocbe.elimination.engine.factors import PoolBuilder
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT

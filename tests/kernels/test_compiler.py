@@ -28,7 +28,7 @@ from oocbe.runtime import data_limit
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.incumbent_search import offer_first
 from oocbe.search.subsolver import SharedBounds
-from oocbe.stress.networks import random_network
+from oocbe.stress.tables import random_network
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "daily.spot"
 
@@ -209,7 +209,7 @@ def test_a_loop_is_compiled_here_if_no_child_can_be_started(tmp_path):
 import sys
 import numpy as np
 from oocbe.kernels.cpu import compiler
-from oocbe.kernels.cpu.pairs.ascent import ascent
+from oocbe.kernels.cpu.pairs.sort import ascent
 from oocbe.runtime.deadline import Deadline
 keys = np.array([[1, 2, 1]], dtype=np.uint64)
 with Deadline():

@@ -134,9 +134,9 @@ def test_sums_of_many_infeasible_values_do_not_wrap(kernels):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_runs_with_many_cells_are_eliminated_axis_by_axis(semiring, dtype, sizes, eliminated, functions, seed):
-    from oocbe.kernels.cpu.complete import complete_general
+    from oocbe.kernels.cpu.complete import complete
 
     bucket = random_bucket(np.random.default_rng(seed), semiring, dtype, sizes, min(eliminated, len(sizes)), functions)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(complete_general, "LARGEST_PIECE", 4)
+        patch.setattr(complete, "LARGEST_PIECE", 4)
         check(backend_named("cpu"), bucket, semiring, dtype)

@@ -16,8 +16,8 @@ import pytest
 from numba import njit
 
 from oocbe.kernels.cuda import backend
-from oocbe.kernels.cuda.transfer import columns as columns_module
-from oocbe.kernels.cuda.transfer import filling, in_place
+from oocbe.kernels.cuda.transfer import conveyor, pinned
+from oocbe.kernels.cuda.transfer import pinned as columns_module
 from oocbe.kernels.cuda.transfer.conveyor import SECONDS, Conveyor
 from oocbe.kernels.cuda.transfer.pinned import pinned_region
 from oocbe.runtime.stretches import fresh_memory
@@ -79,7 +79,7 @@ class Unread:
 @pytest.mark.parametrize("results", ["ordinary", "pinned", "delivered"])
 @pytest.mark.parametrize("inputs", ["ordinary", "in place", "pinned", "unread"])
 def test_rows_come_back_doubled(device, monkeypatch, inputs, results, host_bytes):
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1 if inputs == "in place" else 1 << 30)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1 if inputs == "in place" else 1 << 30)
     pieces = made_pieces(inputs == "pinned")
     expected = [[c * 2 for c in columns] for columns in pieces]
     if inputs == "unread":
@@ -164,16 +164,16 @@ SIZES = [ROWS - 7 * number for number in range(PIECES)] + [0, 1, 8, 63, 64, 65, 
 def test_arrays_are_pinned_where_they_are_until_they_are_deleted(device, monkeypatch, cores, host_bytes):
     """Pieces of odd lengths, none and one row among them, whose columns begin anywhere, of two words of one array."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1)
     rng = np.random.default_rng(1)
     whole = [*rng.integers(0, 250, (2, sum(SIZES) + 1)), rng.integers(0, 250, sum(SIZES)).astype(np.uint8)]
     pieces = pieces_of([column[-sum(SIZES) :] for column in whole], SIZES)
     expected = [[int(column.sum(dtype=np.int64)) for column in piece] for piece in pieces]
     assert sums_of(device, pieces, host_bytes) == expected
-    pinned = dict(device.pinned)
-    assert sum(pinned.values()) > 0.8 * sum(column.nbytes for column in whole)
+    known = dict(device.pinned)
+    assert sum(known.values()) > 0.8 * sum(column.nbytes for column in whole)
     assert sums_of(device, pieces[3:], host_bytes) == expected[3:]
-    assert device.pinned == pinned
+    assert device.pinned == known
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
     del whole, pieces
     gc.collect()
@@ -182,7 +182,7 @@ def test_arrays_are_pinned_where_they_are_until_they_are_deleted(device, monkeyp
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_unpins_nothing(device, monkeypatch):
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1)
     whole = [np.arange(10_000)]
     sums_of(device, pieces_of(whole, [5000, 5000]))
     assert device.pinned
@@ -196,17 +196,17 @@ def test_a_forked_process_unpins_nothing(device, monkeypatch):
 
 def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
     """The system refuses; memory that may not be written to; a file's; that of an object that others see, too."""
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1)
     for array in (fresh_memory(1 << 14), njit(lambda count: np.empty(count))(1 << 14)):
-        assert in_place.pinned_in_place(array[5:], in_place.worth_pinning([array[9:]]))
-    pin = in_place.pin
+        assert pinned.pinned_in_place(array[5:], pinned.worth_pinning([array[9:]]))
+    pin = pinned.pin
 
     def refuse_some(address, nbytes):
         if address == numbers.ctypes.data:
             raise MemoryError("could not be pinned")
         pin(address, nbytes)
 
-    monkeypatch.setattr(in_place, "pin", refuse_some)
+    monkeypatch.setattr(pinned, "pin", refuse_some)
     numbers = np.random.default_rng(1).integers(0, 250, sum(SIZES))
     fixed = numbers.copy()
     fixed.flags.writeable = False
@@ -220,7 +220,7 @@ def test_arrays_that_cannot_be_pinned_are_copied(device, monkeypatch, tmp_path):
 
 def test_other_libraries_copy_any_part_of_an_array_that_was_needed(device, monkeypatch):
     """The driver refuses a copy that begins in pinned memory and ends outside it, or in another step of pinning."""
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 80_000)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 80_000)
     few, many, small = (np.arange(count) for count in (100_000, 100_000, 9_999))
     pieces = [[few[500:600], many[20_000:50_000], small]]
     assert sums_of(device, pieces) == [[int(column.sum()) for column in pieces[0]]]
@@ -367,7 +367,7 @@ def test_a_wait_that_ends_just_when_it_looks_up_gives_the_result():
                 raise TimeoutError
             return super().result()
 
-    assert filling.wait(Late()) == 7
+    assert conveyor.wait(Late()) == 7
 
 
 def test_one_large_piece_does_not_make_all_large(device):

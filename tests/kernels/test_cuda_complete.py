@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from oocbe.kernels.cuda.complete import complete, complete_product, complete_runs
+from oocbe.kernels.cuda.complete import complete
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture
 def small_thresholds(monkeypatch):
     """Products, parts of eliminated axes and tiny tiles in small buckets, too."""
-    monkeypatch.setattr(complete_product, "LEAST_SHARED", 1)
-    monkeypatch.setattr(complete_product, "LEAST_SIDE", 1)
-    monkeypatch.setattr(complete_product, "LEAST_RUN", 1)
+    monkeypatch.setattr(complete, "LEAST_SHARED", 1)
+    monkeypatch.setattr(complete, "LEAST_SIDE", 1)
+    monkeypatch.setattr(complete, "LEAST_CONTIGUOUS", 1)
     monkeypatch.setattr(complete, "MANY_USES", 3)
     monkeypatch.setattr(complete, "LONG_INNER", 3)
     monkeypatch.setattr(complete, "MANY_ELIMINATED", 4)
@@ -54,9 +54,9 @@ def test_small_buckets_as_large_ones(cuda, small_thresholds, semiring, dtype):
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
 def test_tables_gone_through_as_they_lie(cuda, monkeypatch, semiring, dtype):
     """One table with all axes in any order, reduced or multiplied by another one, in runs of few and of many cells."""
-    monkeypatch.setattr(complete_runs, "LEAST_CELLS", 1)
-    monkeypatch.setattr(complete_runs, "LEAST_RUN", 1)
-    monkeypatch.setattr(complete_runs, "FEW_RESULTS", 1)
+    monkeypatch.setattr(complete, "LEAST_CELLS", 1)
+    monkeypatch.setattr(complete, "LEAST_RUN", 1)
+    monkeypatch.setattr(complete, "FEW_RESULTS", 1)
 
     @settings(max_examples=60)
     @given(
@@ -67,7 +67,7 @@ def test_tables_gone_through_as_they_lie(cuda, monkeypatch, semiring, dtype):
     )
     def run(sizes, eliminated, longest, seed):
         assume(np.dtype(dtype) != np.int16 or math.prod(sizes) <= MOST_SUMMED)
-        monkeypatch.setattr(complete_runs, "MOST_RUN", longest)
+        monkeypatch.setattr(complete, "MOST_RUN", longest)
         random, gone = np.random.default_rng(seed), min(eliminated, len(sizes))
         functions = 1 if gone else 2
         bucket = random_bucket(

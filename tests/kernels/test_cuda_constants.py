@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from oocbe.junction_trees.kernels.cpu import sweeps as cpu_sweeps
-from oocbe.kernels.cpu.buckets import walk_loop as cpu_walk_loop
+from oocbe.kernels.cpu.buckets import bucket_join as cpu_bucket_join
 from oocbe.kernels.cpu.packing import bit_pack as cpu_bit_pack
 from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
@@ -21,8 +21,8 @@ PAIRS = [
     ("bucket_join", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
     ("bucket_join", "MOST_TABLES", "oocbe.kernels.cuda.buckets.bucket_join.MOST_TABLES"),
     ("complete", "MOST_THREADS", "oocbe.kernels.cuda.complete.complete.THREADS"),
-    ("complete_product", "MOST_BATCHES", "oocbe.kernels.cuda.complete.complete_product.MOST_BATCHES"),
-    ("complete_product", "MOST_SHARED", "oocbe.kernels.cuda.complete.complete_product.MOST_SHARED"),
+    ("complete_product", "MOST_BATCHES", "oocbe.kernels.cuda.complete.complete.MOST_BATCHES"),
+    ("complete_product", "MOST_SHARED", "oocbe.kernels.cuda.complete.complete.MOST_SHARED"),
     ("dominance", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
     ("sums", "THREADS", "oocbe.kernels.cuda.buckets.flags.SUM_THREADS"),
     ("fields", "MOST_MOVES", "oocbe.kernels.cuda.packing.fields.MOST_MOVES"),
@@ -31,7 +31,7 @@ PAIRS = [
     ("groups", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
     ("groups", "(WARP_ROWS * THREADS / 32)", "oocbe.kernels.cuda.pairs.groups.ROWS_A_BLOCK"),
     ("groups", "MOST_WORDS", "oocbe.kernels.cuda.pairs.selection.MOST_WORDS"),
-    ("join", "PAIR_THREADS", "oocbe.kernels.cuda.pairs.join.THREADS"),
+    ("join", "PAIR_THREADS", "oocbe.kernels.cuda.pairs.join_reduce.PAIR_THREADS"),
     ("join_reduce", "THREADS", "oocbe.kernels.cuda.pairs.join_reduce.THREADS"),
     ("linear_rows", "THREADS", "oocbe.propagation.kernels.cuda.linear_rows.THREADS"),
     ("prefix", "THREADS", "oocbe.kernels.cuda.pairs.selection.PREFIX_THREADS"),
@@ -39,7 +39,7 @@ PAIRS = [
     ("reduce", "THREADS", "oocbe.kernels.cuda.pairs.reduce.THREADS"),
     ("reduce", "ROWS_A_BLOCK", "oocbe.kernels.cuda.pairs.reduce.ROWS_A_BLOCK"),
     ("reduce", "LOOKED_UP_A_BLOCK", "oocbe.kernels.cuda.pairs.reduce.LOOKED_UP_A_BLOCK"),
-    ("runs", "THREADS", "oocbe.kernels.cuda.pairs.runs.THREADS"),
+    ("runs", "THREADS", "oocbe.kernels.cuda.pairs.join_reduce.THREADS"),
     ("tree_sweeps", "THREADS", "oocbe.junction_trees.kernels.cuda.sweeps.THREADS"),
     ("tree_sweeps", "WARPS_A_CLIQUE", "oocbe.junction_trees.kernels.cuda.sweeps.WARPS_A_CLIQUE"),
     ("tree_sweeps", "VARIABLE", "oocbe.junction_trees.kernels.cuda.sweeps.VARIABLE"),
@@ -81,7 +81,7 @@ def test_messages_are_scaled_alike(name):
 
 
 def test_both_backends_agree():
-    assert value_of("bucket_join", "SCANNED_ROWS") == cpu_walk_loop.SCANNED_ROWS
+    assert value_of("bucket_join", "SCANNED_ROWS") == cpu_bucket_join.SCANNED_ROWS
     assert value_of("bit_pack", "BLOCK") == cpu_bit_pack.BLOCK
     assert value_of("bit_pack", "FRONT_WORDS") == cpu_bit_pack.FRONT_WORDS
     assert value_of("bit_pack", "HEADER_WORDS") == cpu_bit_pack.HEADER_WORDS

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.kernels.cuda.pairs import search
-from oocbe.kernels.cuda.pairs.search import rows_around
-from oocbe.kernels.cuda.transfer import home
-from oocbe.kernels.cuda.transfer.home import bring_home
+from oocbe.kernels.cuda.pairs import extents
+from oocbe.kernels.cuda.pairs.extents import rows_around
+from oocbe.kernels.cuda.transfer import conveyor
+from oocbe.kernels.cuda.transfer.conveyor import bring_home
 from tests.helpers.lazy_device import take_the_place_of_cupy
 
 
@@ -26,7 +26,7 @@ class Elsewhere(np.ndarray):
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(home, "LARGE_BYTES", 1)
+    monkeypatch.setattr(conveyor, "LARGE_BYTES", 1)
     return take_the_place_of_cupy(monkeypatch)
 
 
@@ -50,7 +50,7 @@ def test_without_pinned_memory_the_driver_copies(device, monkeypatch):
     def refuse(*_):
         raise MemoryError
 
-    monkeypatch.setattr(home, "Conveyor", refuse)
+    monkeypatch.setattr(conveyor, "Conveyor", refuse)
     device.asnumpy = lambda source, out: np.copyto(out, source)
     array = device.empty(10, np.int16)
     array[:] = np.arange(10)
@@ -80,7 +80,7 @@ def test_a_row_is_among_the_few_around_it(numbers, data, samples):
     keys = np.array([[n & (1 << 64) - 1 for n in ordered], [n >> 64 for n in ordered]], dtype=np.uint64)
     Elsewhere.brought = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "SAMPLES", samples)
+        patch.setattr(extents, "SAMPLES", samples)
         key = np.array([wanted & (1 << 64) - 1, wanted >> 64], dtype=np.uint64)
         low, around = rows_around(keys.view(Elsewhere), key)
     assert np.array_equal(around, keys[:, low : low + around.shape[1]])
@@ -95,7 +95,7 @@ def test_all_rows_of_a_range_of_keys_come_together(numbers, data, samples):
     ordered = np.array(sorted(numbers), dtype=np.uint64)
     first, last = sorted(data.draw(st.tuples(st.integers(0, 300), st.integers(0, 300))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "SAMPLES", samples)
+        patch.setattr(extents, "SAMPLES", samples)
         ends = (np.array([n], dtype=np.uint64) for n in (first, last))
         low, around = rows_around(ordered[np.newaxis].view(Elsewhere), *ends)
     assert np.array_equal(around[0], ordered[low : low + around.shape[1]])
@@ -112,12 +112,12 @@ def test_a_row_of_a_large_table_on_a_device(cuda):
     for row in (0, 1, 4095, 4096, 12_345_678, 19_999_999):
         low, around = rows_around(keys, np.array([3 * row], dtype=np.uint64))
         assert around[0, row - low] == 3 * row
-        assert around.shape[1] <= search.SAMPLES
+        assert around.shape[1] <= extents.SAMPLES
 
 
 def test_what_lies_together_is_copied_at_once(device, monkeypatch):
     """Bounds of 63,000 variables came pair by pair: 1.4 s instead of a millisecond."""
-    monkeypatch.setattr(home, "LARGE_BYTES", 1 << 40)
+    monkeypatch.setattr(conveyor, "LARGE_BYTES", 1 << 40)
     copied = []
 
     def asnumpy(source, out):

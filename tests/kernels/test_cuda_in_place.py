@@ -10,7 +10,7 @@ import pytest
 from oocbe.algebra.operators import join_maximise, maximise
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import cupy, why_unavailable
-from oocbe.kernels.cuda.transfer import columns, in_place
+from oocbe.kernels.cuda.transfer import pinned
 from oocbe.runtime.stretches import fresh_memory, rounded
 from oocbe.tables.table import Table
 from tests.helpers.table_models import same_table
@@ -21,15 +21,15 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_unavailable() is not None,
 @pytest.mark.parametrize("first", [0, 1, 511, 4097])
 @pytest.mark.parametrize("rows", [0, 1, 4_700_001])
 def test_uploads_of_parts_of_an_array(monkeypatch, rows, first):
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1)
     whole = np.random.default_rng(rows).integers(0, 1 << 40, 5_000_003)
     upload = backend_named("cuda").upload
     for part in (whole[first : first + rows], whole[first : first + 2 * (rows // 4)].reshape(2, -1), whole[::2]):
         assert np.array_equal(upload(part).get(), part)
     number = id(whole)
-    assert (number in in_place._pinned) == (rows > 1)
+    assert (number in pinned._pinned) == (rows > 1)
     del whole, part
-    assert number not in in_place._pinned
+    assert number not in pinned._pinned
 
 
 def in_own_pages(array):
@@ -51,11 +51,11 @@ def test_tables_that_fit_are_streamed_nevertheless(monkeypatch, tune):
     scopes = {"e": 3, "a": 60, "k": 5000}, {"b": 50, "e": 3, "k": 5000}
     first, second = (random_table(scope, 500_000, i) for i, scope in enumerate(scopes))
     expected = join_maximise(first, second, "e", backend="cpu")
-    monkeypatch.setattr(in_place, "LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(pinned, "LEAST_BYTES", 1 << 20)
     tune(least_streamed_rows=0, least_pooled_bytes=1, least_device_piece_rows=1 << 14)
     found = join_maximise(first, second, "e", backend="cuda")
     same_table(found, expected)
-    assert columns.is_pinned(found.keys[0]) and in_place._pinned[id(in_place._owner(first.values))]
+    assert pinned.is_pinned(found.keys[0]) and pinned._pinned[id(pinned._owner(first.values))]
     same_table(maximise(found, found.scope[0], backend="cuda"), maximise(expected, expected.scope[0], backend="cpu"))
     for table in (first, second, found):
         for array in (table.keys[0], table.values):  # another library copies any part of them

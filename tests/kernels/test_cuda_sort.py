@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oocbe.kernels import backend_named
-from oocbe.kernels.cuda.pairs import cccl
+from oocbe.kernels.cuda.pairs import sort
 from oocbe.kernels.cuda.pairs.sort import sort_rows
 from tests.helpers.pretended_cupy import pretended_cupy
 
@@ -53,11 +53,11 @@ def pretended(monkeypatch):
     with pretended_cupy() as module:
         module.cuda.get_current_stream = lambda: SimpleNamespace(ptr=77)
         module.cuda.Device = lambda: SimpleNamespace(compute_capability="90")
-        monkeypatch.setattr(cccl, "_compiled", lambda capability, payload_bytes: pretended_sort)
-        monkeypatch.setattr(cccl, "import_module", lambda name: SimpleNamespace(DoubleBuffer=DoubleBuffer))
-        cccl.is_available.cache_clear()
+        monkeypatch.setattr(sort, "_compiled", lambda capability, payload_bytes: pretended_sort)
+        monkeypatch.setattr(sort, "import_module", lambda name: SimpleNamespace(DoubleBuffer=DoubleBuffer))
+        sort.is_available.cache_clear()
         yield module
-        cccl.is_available.cache_clear()
+        sort.is_available.cache_clear()
 
 
 RANGES = {
@@ -110,36 +110,36 @@ class Compute:
 def compute(monkeypatch, tmp_path):
     module = Compute()
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cccl, "import_module", lambda name: module)
-    monkeypatch.setattr(cccl, "version", lambda package: "1.2.1")
+    monkeypatch.setattr(sort, "import_module", lambda name: module)
+    monkeypatch.setattr(sort, "version", lambda package: "1.2.1")
     with pretended_cupy():
         yield module
 
 
 def test_compiled_sorts_are_kept_on_disk(compute, tmp_path):
     for _ in range(2):
-        assert cccl._load_or_compile(90, 4).text == "90 uint32"
-        assert cccl._load_or_compile(90, 8).text == "90 uint64"
-        assert cccl._load_or_compile(80, 8).text == "80 uint64"
+        assert sort._load_or_compile(90, 4).text == "90 uint32"
+        assert sort._load_or_compile(90, 8).text == "90 uint64"
+        assert sort._load_or_compile(80, 8).text == "80 uint64"
     assert compute.compiled == 3
     files = list((tmp_path / "cache").iterdir())
     assert len(files) == 3
     for file in files:
         file.write_bytes(b"wh")
-    assert cccl._load_or_compile(90, 4).text == "90 uint32"
+    assert sort._load_or_compile(90, 4).text == "90 uint32"
     assert compute.compiled == 4
 
 
 def test_without_a_folder_to_keep_them_in_sorts_are_compiled_all_the_same(compute, tmp_path):
     (tmp_path / "cache").write_text("a file")
-    assert cccl._load_or_compile(90, 4).text == "90 uint32"
+    assert sort._load_or_compile(90, 4).text == "90 uint32"
 
 
 def test_where_the_package_is_missing_cupy_sorts_and_people_are_told_once(pretended, monkeypatch, capsys):
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(cccl, "import_module", missing)
+    monkeypatch.setattr(sort, "import_module", missing)
     for own in (False, True):
         for words, found in RANGES.items():
             for ranges in found:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.kernels.cuda.modules import OPTIONS, PACKAGE, choices, defined_source, source_text
-from oocbe.kernels.cuda.structs import words
+from oocbe.kernels.cuda.modules import OPTIONS, PACKAGE, choices, defined_source, source_text, words
 
 SOURCES = sorted(path.stem for path in PACKAGE.glob("**/kernels/cuda/**/*.cu"))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oocbe.kernels.cpu.buckets.join_arrays import BoundArrays, LeafArrays, LookupArrays
-from oocbe.kernels.cuda import structs
+from oocbe.kernels.cuda import modules
 from oocbe.kernels.cuda.modules import source_text
 
 SOURCE = "bucket_join"
@@ -20,7 +20,7 @@ NUMBERS = {int: {"i64"}, np.uint64: {"u64"}, Any: {"wide"}}
 
 def forget():
     """Have structs looked for anew."""
-    for known in (structs.members, structs.words, structs._places):
+    for known in (modules.members, modules.words, modules._places):
         known.cache_clear()
 
 
@@ -30,7 +30,7 @@ def source(monkeypatch):
 
     def give(text):
         forget()
-        monkeypatch.setattr(structs, "source_text", lambda _: text)
+        monkeypatch.setattr(modules, "source_text", lambda _: text)
 
     yield give
     forget()
@@ -45,7 +45,7 @@ def c_types(field) -> set[str]:
 
 @pytest.mark.parametrize("arrays", SAME, ids=lambda arrays: arrays.__name__)
 def test_structs_have_the_fields_of_the_join_program(arrays):
-    members = structs.members(SOURCE, arrays.__name__)
+    members = modules.members(SOURCE, arrays.__name__)
     fields = get_type_hints(arrays)
     assert list(members) == [name for name in fields if name in members]
     assert [name for name in members if members[name] not in c_types(fields[name])] == []
@@ -58,38 +58,38 @@ def test_all_members_are_found_and_eight_bytes_wide():
     for name in names:
         body = text.partition(f"struct {name} {{")[2].partition("};")[0]
         declared = re.sub(r"//.*", "", body)
-        assert len(structs.members(SOURCE, name)) == declared.count(",") + declared.count(";")
+        assert len(modules.members(SOURCE, name)) == declared.count(",") + declared.count(";")
 
 
 def test_a_struct_is_filled_in_the_order_of_its_members(source):
     source(
         "struct Inner {\n    wide a;\n};\nstruct Outer {\n    i64 n; // two\n    const u64 *p, *q;\n    Inner in;\n};\n"
     )
-    inner = structs.Struct("any", "Inner").words(a=np.float64(0.5))
-    outer = structs.packed("any", "Outer", q=None, n=-1 & ((1 << 64) - 1), **{"in": inner}, p=24)
+    inner = modules.Struct("any", "Inner").words(a=np.float64(0.5))
+    outer = modules.packed("any", "Outer", q=None, n=-1 & ((1 << 64) - 1), **{"in": inner}, p=24)
     assert outer.dtype == np.uint64
     assert outer.tolist() == [(1 << 64) - 1, 24, 0, np.float64(0.5).view(np.uint64)]
-    assert structs.packed("any", "Inner", a=np.int64(-2)).view(np.int64).tolist() == [-2]
+    assert modules.packed("any", "Inner", a=np.int64(-2)).view(np.int64).tolist() == [-2]
 
 
 def test_members_without_a_value_and_values_without_a_member_are_named(source):
     source("struct S {\n    i64 a, b;\n};\n")
     with pytest.raises(TypeError, match="differ in: b, c"):
-        structs.packed("any", "S", a=1, c=2)
+        modules.packed("any", "S", a=1, c=2)
 
 
 def test_members_that_are_known_need_not_be_said_again(source):
     source("struct Inner {\n    i64 a, b;\n};\nstruct Outer {\n    i64 n;\n    const u64 *p;\n    Inner in;\n};\n")
-    inner, outer = structs.Struct("any", "Inner", b=7), structs.Struct("any", "Outer", n=np.int64(1))
+    inner, outer = modules.Struct("any", "Inner", b=7), modules.Struct("any", "Outer", n=np.int64(1))
     for a, p in ((2, 3), (4, None)):
         packed = outer.packed(p=p, **{"in": inner.words(a=a)})
         assert packed.dtype == np.uint64
         assert packed.tolist() == [1, p or 0, a, 7]
-        assert np.array_equal(packed, structs.packed("any", "Outer", n=1, p=p, **{"in": [a, 7]}))
+        assert np.array_equal(packed, modules.packed("any", "Outer", n=1, p=p, **{"in": [a, 7]}))
     with pytest.raises(TypeError, match=r"struct Inner of any\.cu .* differ in: a, b"):
         inner.packed(b=1)
     with pytest.raises(TypeError, match="no c"):
-        structs.Struct("any", "Inner", c=1)
+        modules.Struct("any", "Inner", c=1)
     with pytest.raises(TypeError, match="takes 2 words, not 1"):
         outer.packed(p=0, **{"in": [1]})
 
@@ -98,4 +98,4 @@ def test_members_that_are_known_need_not_be_said_again(source):
 def test_narrow_members_are_refused(source, kind):
     source(f"struct S {{\n    i64 a;\n    {kind} b;\n}};\n")
     with pytest.raises(TypeError, match=kind):
-        structs.members("any", "S")
+        modules.members("any", "S")

@@ -8,7 +8,7 @@ import pytest
 from oocbe.kernels.cuda.buckets.flags import MOST_SUMMED, SUM_THREADS, prefix_sum
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.pairs.selection import PREFIX_TILE, PRODUCTS, UNITS, summed
-from oocbe.tables.limbs import greatest
+from oocbe.tables.numbers import greatest
 from tests.kernels.conftest import skip_without_gpu
 
 pytestmark = pytest.mark.gpu

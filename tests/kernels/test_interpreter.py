@@ -24,11 +24,11 @@ from oocbe.kernels.cpu.interpreter import Interpreter, interpreted
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
-from oocbe.kernels.cpu.orders.linear_order import linear_order
+from oocbe.kernels.cpu.orders.greedy_order import linear_order
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.parents import connected_child
 from oocbe.stress import Spot5Settings, spot5_day
-from oocbe.stress.networks import random_network
+from oocbe.stress.tables import random_network
 from tests.helpers.task_answers import answers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,7 +204,7 @@ def test_loops_left_are_compiled_after_the_end(tmp_path):
     """The child outlives its parent, and compiles what the parent did not wait for."""
     code = (
         "import numpy as np\nfrom oocbe.kernels.cpu import interpreter\n"
-        "from oocbe.kernels.cpu.pairs.ascent import ascent\n"
+        "from oocbe.kernels.cpu.pairs.sort import ascent\n"
         "interpreter.LEFT_SECONDS = 0.0\nprint(ascent(np.array([[1, 2, 1]], dtype=np.uint64)))"
     )
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "OOCBE_INTERPRETED_SECONDS": "60"}

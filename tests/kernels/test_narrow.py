@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.kernels.cpu.packing.narrow import narrow, widen
+from oocbe.kernels.cpu.packing.fields import narrow, widen
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])

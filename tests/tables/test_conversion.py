@@ -9,14 +9,18 @@ from itertools import count
 import numpy as np
 import pytest
 
-from oocbe.algebra.complete_tables.complete_transpose import transposed
-from oocbe.algebra.complete_tables.conversion import complete_in_memory, in_memory, row_pieces, rows_in_memory
+from oocbe.algebra.complete_tables.conversion import (
+    complete_in_memory,
+    in_memory,
+    row_pieces,
+    rows_in_memory,
+    transposed,
+)
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored import StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 
 SIZES = [(3,), (5, 3, 2, 4), (2, 2, 70, 3), (1, 1 << 9, 1, 6)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.algebra.complete_tables.cost_tables import CompleteCosts, add, least
+from oocbe.algebra.complete_tables.conversion import CompleteCosts, add, least
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -28,8 +28,7 @@ from oocbe.tables import object_path
 from oocbe.tables.manifest import render_record
 from oocbe.tables.object_path import ObjectPath, is_url
 from oocbe.tables.objects import POINTER_NAME
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable, open_table
+from oocbe.tables.stored import StoredCompleteTable, StoredTable, open_table
 from oocbe.tables.table import Table
 from tests.helpers.thread_workers import InThreads
 

@@ -15,9 +15,9 @@ import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import DiskError, FormatError, OocbeError, UsageError
 from oocbe.runtime.urls import url_of
-from oocbe.tables import object_files
-from oocbe.tables.object_files import ObjectReader
+from oocbe.tables import objects
 from oocbe.tables.object_path import ObjectPath
+from oocbe.tables.objects import ObjectReader
 from tests.tables.test_object_stores import bucket, keys_of, rows, same, server, url  # noqa: F401  (fixtures)
 
 obstore = pytest.importorskip("obstore")
@@ -171,7 +171,7 @@ def test_no_more_is_asked_for_than_is_read(columns, url, monkeypatch):  # noqa: 
         requested.append(len(found))
         return found
 
-    monkeypatch.setattr(object_files.ObjectReader, "read", counted)
+    monkeypatch.setattr(objects.ObjectReader, "read", counted)
     names = ["x", *(f"c{n}" for n in range(columns - 1))]
     oocbe.Table.from_parquet(f"{url}.parquet", scope=names)
     assert sum(requested) < ObjectPath.of(f"{url}.parquet").size() * (columns + 3) / 22

@@ -16,11 +16,9 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import DiskError, UsageError
 from oocbe.runtime import temporary_names
-from oocbe.tables import folder_lock
 from oocbe.tables import scratch as scratch_folders
 from oocbe.tables.disk import hooked
-from oocbe.tables.folder_lock import FolderLock
-from oocbe.tables.scratch import ScratchFolder, remove_orphans
+from oocbe.tables.scratch import FolderLock, ScratchFolder, remove_orphans
 from oocbe.tables.table import Table
 
 
@@ -62,7 +60,7 @@ def test_the_text_of_a_lock_may_find_no_room(tmp_path, monkeypatch):
 
     for name in ("pwrite", "ftruncate"):
         with monkeypatch.context() as patch:
-            patch.setattr(folder_lock.os, name, full)
+            patch.setattr(scratch_folders.os, name, full)
             lock = FolderLock.take(tmp_path)
             assert isinstance(FolderLock.try_take(tmp_path, create=False), str)
             lock.release()
@@ -121,7 +119,7 @@ def test_a_signal_while_the_lock_is_taken_leaves_no_folder(tmp_path, monkeypatch
 def test_the_folder_of_another_host_is_left_to_it(tmp_path, monkeypatch):
     """Where a file system keeps locks to each host, what another one has locked looks free."""
     with monkeypatch.context() as patch:
-        patch.setattr(folder_lock.socket, "gethostname", lambda: "node7")
+        patch.setattr(scratch_folders.socket, "gethostname", lambda: "node7")
         scratch = ScratchFolder(tmp_path)
     os.close(scratch._lock._handle)  # as seen from a host that does not see its locks
     scratch._lock._handle = None

@@ -27,7 +27,7 @@ from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
-from oocbe.tables.stored_complete import open_table
+from oocbe.tables.stored import open_table
 
 FILES = ["manifest.json", "zarr.json", "values/zarr.json", *(f"values/c/{chunk}" for chunk in range(5))]
 

@@ -13,7 +13,7 @@ import pytest
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.model.semiring import COUNTING, MIN_SUM, SEMIRINGS
 from oocbe.model.settings.tuning import tuning
-from oocbe.tables import disk, folder_writer
+from oocbe.tables import disk, writer
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME
 from oocbe.tables.packed import PackedTable
@@ -204,7 +204,7 @@ def test_metadata_are_what_zarr_says_of_such_an_array(path, dtype):
     group = zarr.open_group(path, mode="w", zarr_format=3, attributes={"oocbe": {"rows": 20}})
     group.create_array("values", shape=(20,), chunks=(7,), dtype=dtype, serializer=PackedCodec(), compressors=None)
     metadata = json.loads((path / "values" / "zarr.json").read_text())
-    assert folder_writer.array_metadata(20, np.dtype(dtype), 7) == metadata
+    assert writer.array_metadata(20, np.dtype(dtype), 7) == metadata
 
 
 def test_metadata_of_columns_are_what_zarr_says_of_such_an_array(path):
@@ -214,7 +214,7 @@ def test_metadata_of_columns_are_what_zarr_says_of_such_an_array(path):
     group = zarr.open_group(path, mode="w", zarr_format=3)
     group.create_array("a", shape=(20,), chunks=(7,), dtype="int32", compressors=ZstdCodec(level=3))
     metadata = json.loads((path / "a" / "zarr.json").read_text())
-    assert folder_writer.array_metadata(20, np.dtype(np.int32), 7, "zstd") == metadata
+    assert writer.array_metadata(20, np.dtype(np.int32), 7, "zstd") == metadata
 
 
 def test_a_repeated_key_is_refused(path):
@@ -239,14 +239,14 @@ def test_nothing_is_left_behind_by_an_exception(tmp_path, path, error):
 def test_a_full_disk_at_any_write_leaves_nothing(tmp_path, path, monkeypatch, call):
     table = random_table({"a": 1000}, 20)
     calls = itertools.count()  # threads write chunks at once
-    write = folder_writer.write_file
+    write = writer.write_file
 
     def write_or_fail(*arguments):
         if next(calls) == call:
             raise OSError(28, "No space left on device")
         write(*arguments)
 
-    monkeypatch.setattr(folder_writer, "write_file", write_or_fail)
+    monkeypatch.setattr(writer, "write_file", write_or_fail)
     with pytest.raises(ResourceError, match="disk is full"):
         StoredTable.save(path, table, chunk_rows=7)
     assert list(tmp_path.iterdir()) == []

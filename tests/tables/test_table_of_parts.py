@@ -20,8 +20,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.parts import PartsWriter
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import open_table
+from oocbe.tables.stored import StoredTable, open_table
 from oocbe.tables.table import Table
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder

@@ -12,8 +12,7 @@ from oocbe.errors import ModelError, TimeLimitError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored import StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 
 

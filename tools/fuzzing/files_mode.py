@@ -258,7 +258,7 @@ def _check_stored(case: Description, folder: Path, tally: Tally) -> None:
 
     from oocbe import MIN_SUM, CompleteTable, StoredCompleteTable, StoredTable, Table
     from oocbe.errors import OocbeError
-    from oocbe.tables.stored_complete import open_table
+    from oocbe.tables.stored import open_table
 
     count, path = len(case["values"]), folder / "table"
     rows = [[i % 2, i // 2] for i in range(count)]

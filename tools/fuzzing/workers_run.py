@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from oocbe.errors import OocbeError
-from oocbe.execution.cluster.local import LocalWorkers
+from oocbe.execution.cluster.started_workers import LocalWorkers
 from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.settings.tuning import tuned
 

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oocbe.algebra.arrange import arrange
 from oocbe.algebra.gpu_streaming import DevicePlan
+from oocbe.algebra.inputs import arrange
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
@@ -51,8 +51,7 @@ from oocbe.execution.cluster.segment_files import (
     written_part,
 )
 from oocbe.execution.cluster.workers import Workers, current
-from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, OrderedSlice
-from oocbe.execution.partition import JoinInput, run_cost
+from oocbe.execution.partition import JoinInput, KeyIndex, LaidEndToEnd, OrderedSlice, run_cost
 from oocbe.execution.sources import Source, StoredRows
 from oocbe.kernels import backend_for
 from oocbe.model.settings.tuning import tuning

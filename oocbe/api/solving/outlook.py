@@ -12,8 +12,7 @@ from oocbe.api.tasks.questions import check_task, problem_of_task
 from oocbe.api.tasks.result import problem_at_once
 from oocbe.api.tasks.tables import keeping_rows
 from oocbe.elimination.engine.decision import COMPLETE
-from oocbe.elimination.narrow.narrow_plan import narrow_plan
-from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.narrow.narrow_problem import narrow_plan, narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan, plan_of
 from oocbe.elimination.preparation.logarithms import Logarithms, in_logarithms
 from oocbe.elimination.preparation.prepare import reduce_arity

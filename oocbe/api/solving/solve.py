@@ -29,10 +29,8 @@ from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import narrow_result
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.order import OrderChoice, heuristic, is_order_file, longest_search
-from oocbe.elimination.orders.order_finders import read_order
-from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.orders.row_limits import predictions_are_exact
+from oocbe.elimination.orders.order import OrderChoice, heuristic, is_order_file, longest_search, read_order
+from oocbe.elimination.orders.primal_graph import PrimalGraph, predictions_are_exact
 from oocbe.elimination.outcome import blank_result, result_of_elimination
 from oocbe.elimination.plan.plan import Plan, check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.logarithms import Logarithms
@@ -40,10 +38,9 @@ from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions, value_dtype
 from oocbe.elimination.race import Race, RaceWinner
 from oocbe.elimination.reformulation import Negation, Number, Reformulation, RoundedBound, Stack
-from oocbe.elimination.refusals import check_linear, checked, has_logarithms
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
-from oocbe.elimination.solution_check import check_solution
+from oocbe.elimination.solution_check import check_linear, check_solution, checked, has_logarithms
 from oocbe.errors import (
     FloatRangeError,
     OocbeError,

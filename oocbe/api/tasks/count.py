@@ -1,7 +1,7 @@
 """The exact numbers of feasible and of optimal assignments, of any size.
 
-Feasible ones: one forward pass in integers. A message's counts have as many *limbs* (:mod:`oocbe.tables.limbs`) as its
-greatest one may need: the greatest counts of a bucket's tables give an upper bound before they are joined. Most
+Feasible ones: one forward pass in integers. A message's counts have as many *limbs* (:mod:`oocbe.tables.numbers`) as
+its greatest one may need: the greatest counts of a bucket's tables give an upper bound before they are joined. Most
 messages have counts that fit int64 and are joined like any others, by the fastest method; the others are joined as
 rows. Joined messages are not needed again, and are deleted if memory is short.
 
@@ -51,15 +51,13 @@ from oocbe.counting.counter import count_formula, depth_scores
 from oocbe.counting.presolve import Formula, Presolved, formula_of, presolve, problem_of
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.bucket_message import MessageMaker
-from oocbe.elimination.buckets.bucket_rows import Evaluated
-from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.buckets import Bucket, Evaluated
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.order import CRITERIA, OrderChoice, is_order_file, judge_order, search_orders
-from oocbe.elimination.orders.order_finders import read_order
+from oocbe.elimination.orders.order import CRITERIA, OrderChoice, is_order_file, judge_order, read_order, search_orders
 from oocbe.elimination.outcome import outside_of_floats, unscaled
 from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, sorted_table
 from oocbe.elimination.preparation.ranges import rounding_margin
@@ -77,7 +75,7 @@ from oocbe.model.semiring import COUNTING, Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, suppressed_limit
-from oocbe.tables.limbs import LIMB_BITS, limbs_for, of_integers
+from oocbe.tables.numbers import LIMB_BITS, limbs_for, of_integers
 
 PRESOLVE_SECONDS, PRESOLVE_SHARE = 60.0, 0.2
 """Time limit of preprocessing, in seconds, and as a share of the time that is left."""

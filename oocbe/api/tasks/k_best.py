@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from oocbe.api.solving.solve import solve
 from oocbe.api.tasks.result import finished, task_result, unsatisfiable
 from oocbe.api.tasks.tables import Tables, best_products, compute_tables, gaps, multiplies_integers
-from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.buckets.buckets import BucketRows, Evaluated
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.logarithms import in_logarithms

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from oocbe.api.tasks.questions import problem_of_task
 from oocbe.api.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
 from oocbe.api.tasks.tables import compute_tables, descend, gaps
-from oocbe.elimination.buckets.bucket_rows import Evaluated
-from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.buckets import Bucket, Evaluated
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import is_order_file

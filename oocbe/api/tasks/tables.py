@@ -27,8 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.bucket_rows import CHUNK_ROWS, BucketRows, Evaluated, SeparatorRows
-from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.buckets import CHUNK_ROWS, Bucket, BucketRows, Evaluated, SeparatorRows
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory

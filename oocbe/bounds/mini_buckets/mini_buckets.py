@@ -39,8 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.bucket_rows import BucketRows
-from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets, members_of
+from oocbe.elimination.buckets.buckets import Bucket, BucketRows, elements_of, fill_buckets, members_of
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
@@ -262,7 +261,7 @@ class MiniBuckets:
     z : maximum number of variables of a mini-bucket, including the eliminated one.
     store : of the messages. engine : computes the mini-buckets.
     partition : ``scope`` or ``content``. seed : of the samples of the latter.
-    tables : form of the messages (:mod:`oocbe.elimination.buckets.forms`); with ``content`` all are incomplete.
+    tables : form of the messages (:mod:`oocbe.elimination.buckets.message`); with ``content`` all are incomplete.
     """
 
     def __init__(

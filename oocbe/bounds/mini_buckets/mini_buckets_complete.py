@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.cost_tables import CompleteCosts, add, least, zeros
+from oocbe.algebra.complete_tables.conversion import CompleteCosts, add, least, zeros
 from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass, shape_of
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.buckets.buckets import elements_of, members_of

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.buckets.assignment import Recomputation
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.recomputation import Recomputation
-from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_join import TooManyRowsError
+from oocbe.elimination.engine.bucket_engine import BucketEngine, TooManyRowsError
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import split
@@ -28,7 +27,7 @@ from oocbe.errors import LimitError
 from oocbe.model.semiring import Combination
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.limbs import total
+from oocbe.tables.numbers import total
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
 
@@ -80,7 +79,7 @@ class Forward:
         None: only the disk limits it.
     engine : computes the buckets; None: the CPU.
     bounds : for pruning rows that reach the problem's upper bound, in min-sum; None: all rows are kept.
-    tables : form of the messages, see :mod:`oocbe.elimination.buckets.forms`; all are incomplete with bounds, or if
+    tables : form of the messages, see :mod:`oocbe.elimination.buckets.message`; all are incomplete with bounds, or if
         rows carry consumption.
     """
 

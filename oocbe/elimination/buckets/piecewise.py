@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
-from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_join import NO_LIMIT
-from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
+from oocbe.elimination.engine.bucket_engine import NO_LIMIT, BucketEngine
+from oocbe.elimination.engine.bucket_stream import BucketJoin, BucketPiece, BucketStream, PieceRoom
 from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
 from oocbe.elimination.preparation.scaling import Extent, check_scaled, exponent_of, rescale, scaled_by
 from oocbe.elimination.row_pruning.dominance import SubstitutionDominance

@@ -1,7 +1,7 @@
 """A bucket cut into segments for workers: each worker joins a range of keys, and their parts form the message.
 
 The message's rows are cut by their leading variables, like the pieces of one process but larger
-(:mod:`oocbe.elimination.engine.bucket_cuts`). A worker processes its segment as one process does the bucket, with
+(:mod:`oocbe.elimination.engine.bucket_stream`). A worker processes its segment as one process does the bucket, with
 streams and pieces. So the rows and their order equal those of a run without workers, bit for bit, for any cuts.
 
 1. Segments are joined. Without further processing, the list of parts is the message.
@@ -22,10 +22,8 @@ from pathlib import Path
 
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import memory_within
-from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
-from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_join import TooManyRowsError
-from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
+from oocbe.elimination.engine.bucket_engine import BucketEngine, TooManyRowsError
+from oocbe.elimination.engine.bucket_stream import BucketJoin, BucketPiece, BucketStream, PieceRoom
 from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.errors import ResourceError

@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.engine.consumption import Consumption, consumption_arrays
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
-from oocbe.elimination.engine.row_bound import MERGED_BITS, RowBound, no_bounds
-from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
-from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions
+from oocbe.elimination.row_pruning.row_bounds import MERGED_BITS, RowBound, no_bounds
+from oocbe.kernels.cpu.buckets.join_arrays import (
+    JoinProgram,
+    LeafArrays,
+    LookupArrays,
+    RunArrays,
+    SemiringCodes,
+    mark_free,
+    merge_constraints,
+    merge_functions,
+)
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
@@ -166,7 +174,7 @@ class ProgramBuilder:
         functions : those to combine, each mentioning the eliminated variable.
         rows : of the tables; with few rows, large merged lookups do not pay.
         bound : for pruning rows; None: all are kept.
-        limbs : of each resulting count (:mod:`oocbe.tables.limbs`); 0 if values are plain numbers.
+        limbs : of each resulting count (:mod:`oocbe.tables.numbers`); 0 if values are plain numbers.
         """
         limit = min(tuning().merged_bits, max(4, rows.bit_length() - 2))
         runs, level_of = self._runs(scope, tables)

@@ -76,7 +76,7 @@ class Substitutions:
         return keys.compress(dominated == 0, axis=1), values[dominated == 0]
 
     def flat(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """All variables concatenated, as arguments of :func:`oocbe.kernels.cuda.buckets.dominance.drop_dominated`."""
+        """All variables concatenated, as arguments of :func:`oocbe.kernels.cuda.buckets.bucket_join.drop_dominated`."""
         offsets, starts, end, places = [], [], 0, 0
         for _, start, target, *_ in self.variables:
             offsets.append(places)

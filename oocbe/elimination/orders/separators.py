@@ -15,7 +15,7 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.kernels.cpu.orders.dissection import dissect
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summed
-from oocbe.kernels.cpu.orders.linear_order import linear_order
+from oocbe.kernels.cpu.orders.greedy_order import linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.orders.windows import improve_windows
 from oocbe.model.settings.machine import available_memory
@@ -151,7 +151,7 @@ class ScopeGraph:
         return order, float(cells)
 
     def linear_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
-        """The narrowest of some linear orders (:mod:`oocbe.kernels.cpu.orders.linear_order`); ``most`` as above."""
+        """The narrowest of some linear orders (:mod:`oocbe.kernels.cpu.orders.greedy_order`); ``most`` as above."""
         graph, limits = (self.starts, self.neighbours, self.weights), (flags.hurry, current_flag())
         best, *least = linear_order(*graph, seed, math.log2(most), *limits)
         for sweep in range(1, tuning().linear_sweeps):

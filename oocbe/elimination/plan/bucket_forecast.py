@@ -1,7 +1,7 @@
 """Forecast of each bucket's use of memory and disk: form, number of pieces, and written bytes.
 
 The forecast uses the decisions of the forward pass (:func:`oocbe.elimination.engine.decision.decide`), in the same
-order and with the same memory accounting (:mod:`oocbe.elimination.buckets.held_messages`), but with predicted rows:
+order and with the same memory accounting (:mod:`oocbe.elimination.buckets.messages`), but with predicted rows:
 with the real ones it selects the same strategies. Rows dropped by dominance or bounds are not predicted, so with these
 the forecast is the worst case. No device is predicted.
 """
@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.elimination.buckets.held_messages import HeldMessages
+from oocbe.algebra.complete_tables.complete_stream import CellRoom, CompleteCuts
+from oocbe.elimination.buckets.messages import HeldMessages
 from oocbe.elimination.engine.bucket_stream import PieceRoom
 from oocbe.elimination.engine.decision import (
     AttemptHistory,

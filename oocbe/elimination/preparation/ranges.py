@@ -18,7 +18,7 @@ from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem, relative_rounding
 from oocbe.model.results.numerals import digits
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.tables.limbs import greatest
+from oocbe.tables.numbers import greatest
 
 INT64_LIMIT = 2**63 - 1
 """Largest number that int64 holds."""
@@ -113,7 +113,7 @@ def _is_exact(values: object) -> bool:
 def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
     """Largest absolute value of integers, exactly (the lowest integer of a dtype has no positive twin); 0 of none.
 
-    values : (rows,), or counts of several limbs (:mod:`oocbe.tables.limbs`).
+    values : (rows,), or counts of several limbs (:mod:`oocbe.tables.numbers`).
     """
     if values.ndim == 2:
         return greatest(values)

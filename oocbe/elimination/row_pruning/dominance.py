@@ -31,7 +31,7 @@ from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.consumption import Consumption
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.engine.substitutions import Substitutions
-from oocbe.kernels.cpu.buckets.penalties import collect_substitutions
+from oocbe.kernels.cpu.buckets.dominance import collect_substitutions
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
@@ -96,7 +96,7 @@ class SubstitutionDominance:
         """One (size, size) matrix for each factor and variable; factors with the same entries share one.
 
         Returns use_start, use_factor, use_offset and the matrices, as
-        :func:`oocbe.kernels.cpu.buckets.penalties.add_penalties` takes them.
+        :func:`oocbe.kernels.cpu.buckets.dominance.add_penalties` takes them.
         """
         uses: list[list[tuple[int, int]]] = [[] for _ in self._sizes]
         matrices: list[NDArray[Any]] = []

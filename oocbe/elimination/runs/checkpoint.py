@@ -25,8 +25,7 @@ from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import read_record, render_record
-from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable, open_table
+from oocbe.tables.stored import StoredCompleteTable, StoredTable, open_table
 from oocbe.tables.table import Table
 
 RECORD_FORMAT = "oocbe-message"

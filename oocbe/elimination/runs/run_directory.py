@@ -39,9 +39,8 @@ from oocbe.runtime.faults import fault_point
 from oocbe.runtime.temporary_names import is_temporary
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.manifest import read_record, render_record
-from oocbe.tables.scratch import is_scratch, remove_orphans
+from oocbe.tables.scratch import LOCK_NAME, FolderLock, is_scratch, remove_orphans
 
 FORMAT_VERSION = 1
 """Version of a run directory's format."""

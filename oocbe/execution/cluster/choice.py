@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
-from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
+from oocbe.execution.cluster.started_workers import LocalWorkers, SlurmSettings, SlurmWorkers
 from oocbe.execution.cluster.workers import use_workers
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.option_values import SLURM, WORKERS
@@ -114,7 +113,7 @@ def _of_client(client: Client, memory: int | None) -> Iterator[None]:
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at an address, with the TLS settings of Dask's configuration."""
-    from oocbe.execution.cluster.dask_settings import MISSING, QUIET
+    from oocbe.execution.cluster.dask_workers import MISSING, QUIET
 
     try:
         from distributed import Client, Security

@@ -10,9 +10,9 @@ class _WithoutHTTP:
         """Listen nowhere."""
 
 
-class Scheduler(_WithoutHTTP, distributed.Scheduler):  # type: ignore[misc]
+class SchedulerWithoutHTTP(_WithoutHTTP, distributed.Scheduler):  # type: ignore[misc]
     """A scheduler that listens on the port of its address only."""
 
 
-class Worker(_WithoutHTTP, distributed.Worker):  # type: ignore[misc]
+class WorkerWithoutHTTP(_WithoutHTTP, distributed.Worker):  # type: ignore[misc]
     """A worker that listens on the port of its address only."""

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from oocbe.errors import EXIT_RESOURCES
-from oocbe.execution.cluster.dask_settings import apply
+from oocbe.execution.cluster.dask_workers import apply
 from oocbe.runtime.parents import end_with
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -65,10 +65,10 @@ async def _serve(address: str, name: str | None, folder: Path) -> None:
     from distributed import Security
     from distributed.comm import get_local_address_for, parse_address
 
-    from oocbe.execution.cluster.without_http import Worker
+    from oocbe.execution.cluster.without_http import WorkerWithoutHTTP
 
     security = Security() if address.startswith("tls://") else None  # from Dask's own configuration
-    async with Worker(
+    async with WorkerWithoutHTTP(
         address,
         host=parse_address(get_local_address_for(address))[1],  # on the scheduler's network, and no other
         nthreads=1,  # of Dask's: one segment at a time, with all threads of the process

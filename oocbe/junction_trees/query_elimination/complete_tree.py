@@ -18,9 +18,9 @@ from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, i
 from oocbe.junction_trees.query_elimination.factors import DenseFactor
 from oocbe.junction_trees.support import Clique, children_of, cliques_of
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
-from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.kernels.interface import host_array, is_device_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag

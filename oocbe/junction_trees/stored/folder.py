@@ -40,8 +40,8 @@ from oocbe.runtime.plain_files import plain_status
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.manifest import read_record, render_record
+from oocbe.tables.scratch import LOCK_NAME, FolderLock
 
 RECORD_NAME = "tree.json"
 """Name of the file that describes a stored tree."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.buckets.filters import drop_forbidden
 from oocbe.kernels.cpu.complete.complete import eliminate_complete
 from oocbe.kernels.cpu.packing.fields import permute
 from oocbe.kernels.cpu.pairs.groups import common_groups, group_starts
-from oocbe.kernels.cpu.pairs.join import join_rows
-from oocbe.kernels.cpu.pairs.join_reduce import join_reduce
-from oocbe.kernels.cpu.pairs.reduce import reduce_groups
+from oocbe.kernels.cpu.pairs.join_reduce import join_reduce, join_rows, reduce_groups
 from oocbe.kernels.cpu.pairs.sort import sort_rows
+from oocbe.kernels.interface import host_array
 
 
 class CpuBackend:

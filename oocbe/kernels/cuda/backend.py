@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cuda.buckets import filters
 from oocbe.kernels.cuda.complete import complete
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.packing import fields
-from oocbe.kernels.cuda.pairs import groups, join, join_reduce, reduce, sort
+from oocbe.kernels.cuda.pairs import groups, join_reduce, reduce, sort
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.kernels.cuda.transfer.columns import TO_DEVICE, copy
-from oocbe.kernels.cuda.transfer.in_place import pinned_in_place, worth_pinning
 from oocbe.kernels.cuda.transfer.memory import set_limit, with_retry
+from oocbe.kernels.cuda.transfer.pinned import TO_DEVICE, copy, pinned_in_place, worth_pinning
+from oocbe.kernels.interface import host_array
 from oocbe.runtime.tracing.recorder import HOST_TO_DEVICE
 
 
@@ -55,7 +54,7 @@ class CudaBackend:
     sort_rows = staticmethod(with_retry(sort.sort_rows))
     group_starts = staticmethod(with_retry(groups.group_starts))
     common_groups = staticmethod(with_retry(groups.common_groups))
-    join_rows = staticmethod(with_retry(join.join_rows))
+    join_rows = staticmethod(with_retry(join_reduce.join_rows))
     reduce_groups = staticmethod(with_retry(reduce.reduce_groups))
     join_reduce = staticmethod(with_retry(join_reduce.join_reduce))
     drop_forbidden = staticmethod(with_retry(filters.drop_forbidden))

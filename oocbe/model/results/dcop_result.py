@@ -45,7 +45,7 @@ class DcopMetrics:
     util_messages, value_messages : sent so far; finally one of each per tree edge.
     messages_between_agents : UTIL messages whose sender and receiver belong to different agents.
     largest_message : the one with the most cells. messages : all UTIL messages, in order of arrival.
-    simulated_seconds : see :mod:`oocbe.dcop.progress`. work_seconds : all agents' work.
+    simulated_seconds : see :mod:`oocbe.dcop.protocol`. work_seconds : all agents' work.
     """
 
     agents: int

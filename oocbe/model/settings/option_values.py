@@ -57,7 +57,7 @@ def _shown(value: object) -> str:
 
 @cache
 def order_finders() -> EntryPoints:
-    """Finders of orders that other packages add (:mod:`oocbe.elimination.orders.order_finders`), not yet loaded."""
+    """Finders of orders that other packages add (:mod:`oocbe.elimination.orders.order`), not yet loaded."""
     from importlib.metadata import entry_points  # only where another name than those of the heuristics is given
 
     return entry_points(group="oocbe.order_finders")

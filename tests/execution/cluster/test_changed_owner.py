@@ -9,8 +9,15 @@ import oocbe
 from oocbe.algebra.operators import join_maximise
 from oocbe.api.tasks import verbs
 from oocbe.errors import CorruptDataError
-from oocbe.execution.cluster.ownership import ReadCounts, own_reading, own_writer, reading, working_as
-from oocbe.execution.cluster.segment_files import TableAt, opened
+from oocbe.execution.cluster.segment_files import (
+    ReadCounts,
+    TableAt,
+    opened,
+    own_reading,
+    own_writer,
+    reading,
+    working_as,
+)
 from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.results.progress_curve import RowsRead
 from oocbe.model.semiring import MAX_SUM

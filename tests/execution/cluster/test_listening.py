@@ -10,8 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.execution.cluster import started_workers
-from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
+from oocbe.execution.cluster.started_workers import LocalWorkers, SlurmSettings, SlurmWorkers
 from tests.execution.cluster.test_slurm import commands  # noqa: F401
 from tests.helpers.listening import answer_of, code_that_runs, descendants, ports
 from tests.helpers.small_problems import clique
@@ -100,7 +99,7 @@ def test_other_processes_listen_nowhere(monkeypatch):
     outcomes.close()
 
     from oocbe.dcop import dpop
-    from oocbe.dcop.hosts import InProcesses
+    from oocbe.dcop.agents import InProcesses
 
     collect, seen = InProcesses.collect, []
 

@@ -11,8 +11,8 @@ import pytest
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.errors import ClusterError, UsageError
-from oocbe.execution.cluster import choice, slurm
-from oocbe.execution.cluster.slurm import SlurmSettings, SlurmWorkers
+from oocbe.execution.cluster import choice, started_workers
+from oocbe.execution.cluster.started_workers import SlurmSettings, SlurmWorkers
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
 from tests.elimination.test_piecewise import complete_problem, run
@@ -85,7 +85,7 @@ def test_two_workers_of_a_job_one_of_which_is_killed(commands, shared, tmp_path)
 
 
 def test_jobs_that_end_at_once_are_told_of(commands, shared, tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(started_workers, "ASK_SECONDS", 0.1)
     settings = SlurmSettings(
         interface="lo", shared_temp_directory=shared, job_script_prologue=("echo no module", "exit 1")
     )

@@ -25,7 +25,7 @@ from oocbe.errors import ClusterError, UnsupportedError, UsageError
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster import choice, dask_workers
 from oocbe.execution.cluster.dask_workers import DaskWorkers
-from oocbe.execution.cluster.local import LocalWorkers
+from oocbe.execution.cluster.started_workers import LocalWorkers
 from oocbe.execution.cluster.workers import LostWorkError, current, use_workers
 from oocbe.kernels import backend_for
 from oocbe.kernels.cuda import device
@@ -427,7 +427,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 SOLVE = """
 import json, sys
 from pathlib import Path
-from oocbe.execution.cluster.local import LocalWorkers
+from oocbe.execution.cluster.started_workers import LocalWorkers
 from oocbe.execution.cluster.workers import using
 from oocbe.model.settings.tuning import tuned
 from tests.elimination.test_piecewise import complete_problem

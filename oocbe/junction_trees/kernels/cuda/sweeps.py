@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.kernels.cpu.sweeps import list_values
-from oocbe.kernels.arrays import host_arrays
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import kernel, launch
-from oocbe.kernels.cuda.structs import packed
+from oocbe.kernels.cuda.modules import kernel, launch, packed
 from oocbe.kernels.cuda.transfer.memory import with_retry
+from oocbe.kernels.interface import host_arrays
 
 CHUNK = 128
 """Maximum number of entries that one thread sums."""

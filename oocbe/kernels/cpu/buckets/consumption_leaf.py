@@ -303,7 +303,7 @@ def join_consumption_leaves(
     """Rows of leaves ``first`` to ``filled - 1``: (end code, next leaf, rows of output, capacity of lists needed).
 
     The end code is 0 if all leaves are joined, or ``NO_ROOM``, with rows of output that are to be taken first, or
-    ``GIVEN_UP``. Other arguments as for :func:`oocbe.kernels.cpu.buckets.value_leaf.join_value_leaves` and
+    ``GIVEN_UP``. Other arguments as for :func:`oocbe.kernels.cpu.buckets.bucket_join.join_value_leaves` and
     :func:`join_consumptions`; the capacity of the output is at least that of the lists.
 
     limbs : of the semiring, as an argument: for None, Numba removes the code for limbs.

@@ -1,4 +1,4 @@
-"""Counts of several limbs (:mod:`oocbe.tables.limbs`) at the leaves of a walk.
+"""Counts of several limbs (:mod:`oocbe.tables.numbers`) at the leaves of a walk.
 
 If rows carry a consumption (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), each product of two lists' rows is
 added at once to the count of its sum of consumptions: in an array by consumption, or, if that would be mostly empty, in

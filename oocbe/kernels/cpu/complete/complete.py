@@ -1,8 +1,11 @@
 """Join and elimination of complete tables on the CPU: choice of the method for a bucket.
 
 A large bucket is arranged so that its inner loop runs over adjacent cells of every function
-(:mod:`oocbe.kernels.cpu.complete.complete_arrange`, :mod:`oocbe.kernels.cpu.complete.complete_dense`). If the result is
+(:mod:`oocbe.kernels.cpu.complete.complete_dense`). If the result is
 small and much is eliminated, the elimination has two steps: some eliminated axes are kept in the first one.
+
+Log-sum-exp, and small buckets, for which planning a faster method would cost more than it saves, are computed cell by
+cell, for functions with any strides.
 """
 
 from __future__ import annotations
@@ -15,11 +18,179 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.complete.complete_arrange import arrange, without_ones
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
-from oocbe.kernels.cpu.complete.complete_dense import CODES, eliminate_dense
-from oocbe.kernels.cpu.complete.complete_general import eliminate_general
+from oocbe.kernels.cpu.complete.complete_dense import CODES, arrange, clamp, eliminate_dense, without_ones
+from oocbe.kernels.cpu.jit import helper, jit
+from oocbe.kernels.cpu.native import array_at
+from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, thread_count
 from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.model.infeasible import SUMMANDS, infeasible_value, largest_feasible
+from oocbe.model.semiring import Combination, Marginalisation
+
+ADD = int(Combination.ADD)
+MIN = int(Marginalisation.MIN)
+MAX = int(Marginalisation.MAX)
+LOG_SUM_EXP = int(Marginalisation.LOG_SUM_EXP)
+
+LARGEST_PIECE = LARGEST_CALL >> 7
+"""Maximum joined cells of a call: with an exponential each, they take many times as long as a row."""
+
+RUN_CELLS = 1024
+"""Result cells, adjacent along the first axis, that are accumulated together in the first-level cache."""
+
+
+def eliminate_general(
+    functions: Sequence[CompleteFunction],
+    sizes: Sequence[int],
+    eliminated: int,
+    combination: int,
+    marginalisation: int,
+    dtype: np.dtype[Any],
+    piece_rows: int | None = None,
+) -> NDArray[Any]:
+    """One bucket of complete tables; see :meth:`oocbe.kernels.interface.CompleteBackend.eliminate_complete`."""
+    dtype = np.dtype(dtype)
+    kept = len(sizes) - eliminated
+    run = sizes[0] if kept else 1
+    if eliminated > 1 and run * math.prod(sizes[max(kept, 1) :]) > LARGEST_PIECE:
+        # A run is one call, which would have one thread and no end at a deadline: eliminate one axis less, then it.
+        rules = (combination, marginalisation, dtype)
+        partly = eliminate_general(functions, sizes, eliminated - 1, *rules, piece_rows)
+        rest = sizes[: kept + 1]
+        return eliminate_general([CompleteFunction(partly, steps_of(rest))], rest, 1, *rules, piece_rows)
+    out = np.empty(math.prod(sizes[:kept]), dtype=dtype)
+    if not functions:
+        functions = [CompleteFunction(np.full(1, 0 if combination == ADD else 1, dtype=dtype), (0,) * len(sizes))]
+    strides = np.array([f.strides for f in functions], dtype=np.int64).reshape(len(functions), len(sizes))
+    values = np.array([(f.values.ctypes.data, len(f.values)) for f in functions], dtype=np.int64)
+    limit = largest_feasible(dtype) if dtype.kind == "i" and combination == ADD else 0
+    infeasible = infeasible_value(dtype, combination, marginalisation)
+    # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
+    codes = (int(combination), int(marginalisation))
+    bounds = (dtype.type(limit if marginalisation == MIN else -limit), limit > 0)
+    arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, *codes, infeasible, *bounds)
+    runs = len(out) // run
+    if piece_rows is None and math.prod(sizes) >= LARGEST_PIECE * thread_count():
+        piece_rows = len(out) * LARGEST_PIECE // math.prod(sizes)
+    pieces = row_ranges(runs, None if piece_rows is None else max(1, piece_rows // run))
+    run_all(_eliminate, [(*arrays, out, *piece) for piece in pieces])  # the functions keep their values alive
+    return out
+
+
+@jit
+def _eliminate(
+    values: NDArray[np.int64],
+    strides: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    kept: int,
+    combination: int,
+    marginalisation: int,
+    infeasible: Any,
+    limit: Any,
+    clamps: bool,
+    out: NDArray[Any],
+    first: int,
+    last: int,
+) -> None:
+    """Runs ``first`` to ``last``, of first-axis cells each; ``values``: int64 (functions, 2), address and length."""
+    functions, axes = strides.shape
+    run = sizes[0] if kept > 0 else 1
+    joined, greatest = np.empty(RUN_CELLS, dtype=out.dtype), np.empty(RUN_CELLS, dtype=out.dtype)
+    base, digits = np.empty(functions, dtype=np.int64), np.empty(axes, dtype=np.int64)
+    cells, codes = 1, (combination, marginalisation, infeasible, limit, clamps)
+    for axis in range(kept, axes):
+        cells *= sizes[axis]
+    for number in range(first, last):
+        rest = number
+        for axis in range(1, kept):
+            rest, digits[axis] = divmod(rest, sizes[axis])
+        for start in range(0, run, RUN_CELLS):
+            many = min(RUN_CELLS, run - start)
+            target = out[number * run + start : number * run + start + many]
+            # log-sum-exp computes the maximum of each cell first, so that no exponential overflows.
+            for turn in range(2 if marginalisation == LOG_SUM_EXP else 1):
+                for inner in range(cells):
+                    rest = inner
+                    for axis in range(kept, axes):
+                        rest, digits[axis] = divmod(rest, sizes[axis])
+                    for f in range(functions):
+                        base[f] = start * strides[f, 0] if kept > 0 else 0
+                        for axis in range(min(1, kept), axes):
+                            base[f] += digits[axis] * strides[f, axis]
+                    _join(values, base, strides, kept, *codes, joined[:many])
+                    _accumulate(target, greatest[:many], joined[:many], marginalisation, turn, inner == 0)
+            if marginalisation == LOG_SUM_EXP:
+                _take_logarithm(target, greatest[:many])
+            elif clamps:
+                clamp(target, marginalisation, infeasible, limit)
+
+
+@helper
+def _join(
+    values: NDArray[np.int64],
+    base: NDArray[np.int64],
+    strides: NDArray[np.int64],
+    kept: int,
+    combination: int,
+    marginalisation: int,
+    infeasible: Any,
+    limit: Any,
+    clamps: bool,
+    joined: NDArray[Any],
+) -> None:
+    """Combine one run of all functions."""
+    for f in range(len(values)):
+        source, place = array_at(values[f, 0], 0, values[f, 1], joined), base[f]
+        stride = strides[f, 0] if kept > 0 else 0
+        if f == 0:
+            for i in range(len(joined)):
+                joined[i] = source[place + i * stride]
+        elif combination == ADD:
+            if f >= SUMMANDS and clamps:
+                clamp(joined, marginalisation, infeasible, limit)
+            if stride == 1:
+                for i in range(len(joined)):
+                    joined[i] += source[place + i]
+            else:
+                for i in range(len(joined)):
+                    joined[i] += source[place + i * stride]
+        else:
+            for i in range(len(joined)):
+                joined[i] *= source[place + i * stride]
+
+
+@helper
+def _accumulate(
+    target: NDArray[Any], greatest: NDArray[Any], joined: NDArray[Any], marginalisation: int, turn: int, opens: bool
+) -> None:
+    """Marginalise a joined run into a run of the result; ``opens`` : whether it is the first one."""
+    if marginalisation == LOG_SUM_EXP:
+        for i in range(len(joined)):
+            if turn == 0:
+                greatest[i] = joined[i] if opens else max(greatest[i], joined[i])
+            else:
+                # If all are infeasible, so is the greatest, and its difference with itself would be NaN.
+                term = math.exp(joined[i] - greatest[i]) if greatest[i] > -np.inf else 0.0
+                target[i] = term if opens else target[i] + term
+    elif opens:
+        for i in range(len(joined)):
+            target[i] = joined[i]
+    elif marginalisation == MAX:
+        for i in range(len(joined)):
+            target[i] = max(target[i], joined[i])
+    elif marginalisation == MIN:
+        for i in range(len(joined)):
+            target[i] = min(target[i], joined[i])
+    else:
+        for i in range(len(joined)):
+            target[i] += joined[i]
+
+
+@helper
+def _take_logarithm(target: NDArray[Any], greatest: NDArray[Any]) -> None:
+    for i in range(len(target)):
+        target[i] = greatest[i] + math.log(target[i]) if greatest[i] > -np.inf else -np.inf
+
 
 SMALL_CELLS = 1 << 13
 """Minimum joined cells of a bucket that is arranged."""

@@ -1,9 +1,10 @@
-"""Join and marginalisation in one step: joined rows are never written.
+"""Join and marginalisation of groups of rows, apart or in one step: then joined rows are never written.
 
-Within a group (one assignment of the shared kept variables) the result is a matrix product in the semiring: rows are
-the outer table's own variables, columns the inner table's, and the eliminated variables are the inner dimension.
-Gustavson's row-wise scheme (1978) suits sparse operands: for each outer assignment, the inner rows with the same
-eliminated values are marginalised into an array with one entry a column.
+Apart they are algorithms 4 and 5 of Bistaffa, Bombieri and Farinelli (2016). In one step, within a group (one
+assignment of the shared kept variables) the result is a matrix product in the semiring: rows are the outer table's own
+variables, columns the inner table's, and the eliminated variables are the inner dimension. Gustavson's row-wise scheme
+(1978) suits sparse operands: for each outer assignment, the inner rows with the same eliminated values are marginalised
+into an array with one entry a column.
 
 For a group, inner rows are first distributed into buckets by eliminated value (a small hash table, or a direct index
 for few bits), each row with the rank of its column. The group stays in the first or second cache meanwhile. The first
@@ -25,6 +26,107 @@ from oocbe.kernels.cpu.pairs.groups import differs
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 from oocbe.kernels.cpu.values import ADD, MAX, MIN, accumulate, combine, neutral_value
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
+
+
+def reduce_groups(
+    keys: NDArray[np.uint64],
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    masks: NDArray[np.uint64],
+    marginalisation: int,
+    piece_rows: int | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    """One row a group; see :meth:`oocbe.kernels.interface.Backend.reduce_groups`."""
+    groups = len(starts) - 1
+    out_keys, out_values = np.empty((len(masks), groups), dtype=np.uint64), np.empty(groups, dtype=values.dtype)
+    # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
+    arrays = (keys, values, starts, masks, int(marginalisation), out_keys, out_values)
+    run_all(_reduce, [(*arrays, *piece) for piece in row_ranges(groups, piece_rows)])
+    return out_keys, out_values
+
+
+@jit
+def _reduce(
+    keys: NDArray[np.uint64],
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    masks: NDArray[np.uint64],
+    marginalisation: int,
+    out_keys: NDArray[np.uint64],
+    out_values: NDArray[Any],
+    first: int,
+    last: int,
+) -> None:
+    for word in range(len(masks)):
+        for group in range(first, last):
+            out_keys[word, group] = keys[word, starts[group]] & masks[word]
+    for group in range(first, last):
+        out_values[group] = values[starts[group]]
+        for row in range(starts[group] + 1, starts[group + 1]):
+            accumulate(out_values, group, values[row], marginalisation)
+
+
+def join_rows(
+    keys1: NDArray[np.uint64],
+    values1: NDArray[Any],
+    keys2: NDArray[np.uint64],
+    values2: NDArray[Any],
+    groups: MatchedGroups,
+    words: int,
+    combination: int,
+    piece_rows: int | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    """Join the rows of matched groups; see :meth:`oocbe.kernels.interface.Backend.join_rows`."""
+    places = np.concatenate(([0], np.cumsum(groups.counts1 * groups.counts2)))
+    rows = int(places[-1])
+    keys, values = np.empty((words, rows), dtype=np.uint64), np.empty(rows, dtype=values1.dtype)
+    tables = (keys1, values1, keys2, values2, groups.starts1, groups.counts1, groups.starts2, places)
+    # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
+    arrays = (*tables, int(combination), keys, values)
+    run_all(_gather_join, [(*arrays, *piece) for piece in row_ranges(rows, piece_rows)])
+    return keys, values
+
+
+@jit
+def _gather_join(
+    keys1: NDArray[np.uint64],
+    values1: NDArray[Any],
+    keys2: NDArray[np.uint64],
+    values2: NDArray[Any],
+    starts1: NDArray[np.int64],
+    counts1: NDArray[np.int64],
+    starts2: NDArray[np.int64],
+    places: NDArray[np.int64],
+    combination: int,
+    out_keys: NDArray[np.uint64],
+    out_values: NDArray[Any],
+    start: int,
+    stop: int,
+) -> None:
+    group = np.searchsorted(places, start, side="right") - 1
+    row = start
+    while row < stop:
+        end = min(places[group + 1], stop)
+        count = counts1[group]
+        # One division a group and piece: afterwards remainder and quotient are only incremented.
+        offset2, offset1 = divmod(row - places[group], count)
+        while row < end:
+            row1, row2 = starts1[group] + offset1, starts2[group] + offset2
+            many = min(count - offset1, end - row)
+            for word in range(out_keys.shape[0]):
+                fixed = keys2[word, row2]
+                if word < keys1.shape[0]:
+                    for i in range(many):
+                        out_keys[word, row + i] = keys1[word, row1 + i] | fixed
+                else:
+                    out_keys[word, row : row + many] = fixed
+            factor = values2[row2]
+            for i in range(many):
+                out_values[row + i] = combine(values1[row1 + i], factor, combination)
+            row += many
+            offset1, offset2 = 0, offset2 + 1
+        group += 1
+
 
 DIRECT_BITS = 10
 """Maximum bits of eliminated values that index the bucket table directly; 1,024 entries stay in the first-level

@@ -286,3 +286,57 @@ def _sort_bucket(
         for row in range(len(target_keys)):
             target_keys[row] = keys[row]
             target_carried[row] = carried[row]
+
+
+UNSORTED, ASCENDING, REPEATED = 0, 1, 2
+"""Order of keys: unsorted, strictly ascending, or ascending with equal neighbours."""
+
+
+@jit
+def ascent(keys: NDArray[np.uint64]) -> int:
+    """:data:`ASCENDING` if each key uint64 (words, rows) exceeds the previous one, :data:`REPEATED` if some equals the
+    previous one, otherwise :data:`UNSORTED`."""
+    falls, repeats = 0, 0
+    if keys.shape[0] == 1:
+        word = keys[0]
+        for row in range(1, len(word)):
+            falls += word[row] < word[row - 1]
+            repeats += word[row] == word[row - 1]
+    else:
+        for row in range(1, keys.shape[1]):
+            place = keys.shape[0] - 1
+            while place >= 0 and keys[place, row] == keys[place, row - 1]:
+                place -= 1
+            if place < 0:
+                return REPEATED
+            falls += keys[place, row] < keys[place, row - 1]
+    if repeats:
+        return REPEATED
+    return UNSORTED if falls else ASCENDING
+
+
+@jit
+def find_rows(keys: Any, wanted: Any, found: Any) -> Any:
+    """Rows of ``wanted`` uint64 (words, n) in sorted ``keys`` (words, rows), into ``found`` int64 (n,); -1: none."""
+    words, rows = keys.shape
+    for i in range(wanted.shape[1]):
+        low, high = 0, rows
+        while low < high:
+            middle = (low + high) >> 1
+            below = False
+            for w in range(words - 1, -1, -1):
+                if keys[w, middle] != wanted[w, i]:
+                    below = keys[w, middle] < wanted[w, i]
+                    break
+            if below:
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = low
+        if low == rows:
+            found[i] = -1
+            continue
+        for w in range(words):
+            if keys[w, low] != wanted[w, i]:
+                found[i] = -1
+                break

@@ -2,8 +2,8 @@
 // oocbe/kernels/cpu/buckets/bucket_join.py. A level takes two launches: count_children decides for every unit of work
 // (a row of an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the
 // children at the prefix sums of the counts. Children keep the order of their units, so rows are sorted.
-// With PRUNES, units whose bound reaches the slack of their level are pruned (oocbe/elimination/engine/row_bound.py).
-// With LIMBS, values are counts of LIMBS limbs; those of the tables may have fewer (oocbe/tables/limbs.py).
+// With PRUNES, units whose bound reaches the slack of their level are pruned (oocbe/elimination/row_pruning/row_bounds.py).
+// With LIMBS, values are counts of LIMBS limbs; those of the tables may have fewer (oocbe/tables/numbers.py).
 // variants: WORDS=2 VALUE=long long|int|double COMBINATION=1|0|1 MARGINALISATION=2|1|3 PRUNES=0|0|1 LIMBS=3|0|0
 #include "integers.cuh"
 #include "values.cuh"

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
-from oocbe.kernels.cuda import structs
+from oocbe.kernels.cuda import modules
 from oocbe.kernels.cuda.buckets.flags import THREADS, blocks_for, flag, keep_flagged, pack, prefix_sum
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.gpus import GpuError, gpus, on_gpus
@@ -117,7 +117,7 @@ class DeviceProgram:
 
     program : the bucket, without consumption in its rows.
     tables : device keys uint64 (words, rows) and values of each table, (rows,), or (rows, limbs) of counts
-        (:mod:`oocbe.tables.limbs`) if the program makes counts; kept alive by this object.
+        (:mod:`oocbe.tables.numbers`) if the program makes counts; kept alive by this object.
     words : of the separator's keys. dtype : of the values. may_share : whether other GPUs may take parts of the work.
     """
 
@@ -139,7 +139,7 @@ class DeviceProgram:
         parts = np.stack([runs.part_table.astype(np.uint64), runs.part_word.astype(np.uint64), runs.part_shift], axis=1)
         # The fields of the source's structs of the same names; arrays by address.
         groups = [
-            [getattr(group, field) for field in structs.members(SOURCE, type(group).__name__)]
+            [getattr(group, field) for field in modules.members(SOURCE, type(group).__name__)]
             for group in (program.lookups, program.leaf, program.bounds)
         ]
         host = [field for group in groups for field in group if isinstance(field, np.ndarray)]
@@ -150,7 +150,7 @@ class DeviceProgram:
         at = (int(self._buffer.data.ptr) + 8 * place for place in places)
         self.tables_at, self.parts_at, self.limbs_at = next(at), next(at), next(at)
         self.lookups, self.leaf, self.bounds = (
-            [next(at) if isinstance(field, np.ndarray) else structs.word(field) for field in group] for group in groups
+            [next(at) if isinstance(field, np.ndarray) else modules.word(field) for field in group] for group in groups
         )
         self._least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
         keys, low, high, widths = (
@@ -165,8 +165,8 @@ class DeviceProgram:
             None if self._least is None else self._least.sum(keepdims=True) * program.bounds.scale,
         )
         known = {"tables": self.tables_at, "table_count": len(tables), "lookups": self.lookups}
-        self._level = structs.Struct(SOURCE, "Level", **known)
-        self._bounds = structs.Struct(SOURCE, "Bounds", arrays=self.bounds, least=self._least)
+        self._level = modules.Struct(SOURCE, "Level", **known)
+        self._bounds = modules.Struct(SOURCE, "Bounds", arrays=self.bounds, least=self._least)
         self._definitions: dict[str, str | int] = {
             "WORDS": words,
             "VALUE": C_TYPES[dtype],
@@ -367,7 +367,7 @@ class DeviceProgram:
         """Rows of the leaves with a value."""
         items, levels = frontier.items, self.program.levels
         mask_from, function_from, function_to = self.program.lookups.level_start[levels:].tolist()
-        struct = structs.packed(
+        struct = modules.packed(
             SOURCE,
             "Leaf",
             tables=self.tables_at,
@@ -396,7 +396,7 @@ class DeviceProgram:
     def _bounds_of(self, first: int, last: int, slack: int, totals: Any) -> list[int]:
         """The bound's tables of some levels, and the index of their slack; zeros without pruning."""
         if not self.prunes:
-            return [0] * structs.words(SOURCE, "Bounds")
+            return [0] * modules.words(SOURCE, "Bounds")
         bounds = self.program.bounds
         return self._bounds.words(
             first=int(bounds.level_start[first]),
@@ -429,3 +429,35 @@ def _copied(array: Any) -> Any:
     for target, source in pairs:
         target.data.copy_from_device_async(source.data, source.nbytes)
     return copy
+
+
+def drop_dominated(
+    keys: Any,
+    values: Any,
+    fields: NDArray[Any],
+    start_offset: NDArray[np.int64],
+    start: NDArray[np.int64],
+    target: NDArray[np.int64],
+    penalty: NDArray[Any],
+    sign: int,
+) -> tuple[Any, Any]:
+    """Rows that no substitution of one variable dominates, on the device, in their order.
+
+    keys : device uint64 (words, rows), ascending. values : device (rows,).
+    fields : uint64 (variables, 3), word, shift and mask of each substitutable variable.
+    start_offset, start, target, penalty : substitutions of value a of variable v are start[start_offset[v] + a] up to,
+        not including, the next entry; see :mod:`oocbe.kernels.cpu.buckets.dominance`. penalty is int64 or float64.
+    sign : 1 if small values are better, -1 if large ones are.
+    """
+    rows = len(values)
+    columns = [np.ascontiguousarray(fields[:, i]) for i in range(3)]
+    buffer, places = pack([*columns, start_offset, start, target, penalty])
+    word, shift, mask, offset, begin, to, worst = (int(buffer.data.ptr) + 8 * place for place in places)
+    struct = np.array([word, shift, mask, offset, len(fields), begin, to, worst], dtype=np.uint64)
+    struct = np.concatenate([struct, np.array([sign], dtype=np.int64).view(np.uint64)])
+
+    def kernels(name: str) -> Any:
+        return kernel("dominance", name, WORDS=keys.shape[0], VALUE=C_TYPES[values.dtype])
+
+    ballots, ends = flag(kernels("flag_undominated"), rows, keys, values, rows, struct)
+    return keep_flagged(kernels, keys, values, ballots, ends)

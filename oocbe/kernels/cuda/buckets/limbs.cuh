@@ -1,4 +1,4 @@
-// Counts of LIMBS limbs (oocbe/tables/limbs.py), 64 bits each, the least significant first. Results are truncated; the
+// Counts of LIMBS limbs (oocbe/tables/numbers.py), 64 bits each, the least significant first. Results are truncated; the
 // caller excludes overflow. Needs integers.cuh.
 
 // product *= factor, which has `limbs` limbs.

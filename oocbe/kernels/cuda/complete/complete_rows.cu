@@ -1,5 +1,5 @@
 // Conversion between rows of incomplete tables and cells of complete ones; see
-// oocbe/kernels/cpu/complete/complete_rows.py.
+// oocbe/kernels/cpu/complete/complete_copy.py.
 // variants: VALUE=short|int|long long|float|double
 #include "integers.cuh"
 

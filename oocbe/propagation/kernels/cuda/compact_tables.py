@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import PreparedLaunch, cooperative_kernel
-from oocbe.kernels.cuda.structs import packed, place_of
+from oocbe.kernels.cuda.modules import PreparedLaunch, cooperative_kernel, packed, place_of
 from oocbe.kernels.cuda.transfer.memory import with_retry
+from oocbe.kernels.interface import host_array
 
 SOURCE = "compact_tables"
 """Name of the CUDA source."""

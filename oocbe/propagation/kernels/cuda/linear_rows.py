@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cuda.device import cupy, multiprocessors
-from oocbe.kernels.cuda.modules import C_TYPES, Definition, cooperative_kernel, kernel, launch, or_null
-from oocbe.kernels.cuda.structs import packed
+from oocbe.kernels.cuda.modules import C_TYPES, Definition, cooperative_kernel, kernel, launch, or_null, packed
 from oocbe.kernels.cuda.transfer.memory import device_room, with_retry
+from oocbe.kernels.interface import host_array
 from oocbe.propagation.kernels.cpu.linear_rows import LinearRows, Rounding, tile_rows
 from oocbe.runtime.deadline import current_flag
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
 from oocbe.kernels.cuda.transfer.memory import with_retry
+from oocbe.kernels.interface import host_array
 
 SOURCE = "synthetic"
 """Name of the CUDA source."""
