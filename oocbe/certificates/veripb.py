@@ -207,8 +207,13 @@ class ProofWriter:
                 root = self._shift(found, improving, most)
         lower = 0
         for linear, constraint in formula.linear if self._contradiction is None and self._order is not None else ():
-            if linear.can_bind and math.prod(self._sizes[v] for v in linear.scope) <= self._most:
-                self._add_forbidden(tuple(sorted(linear.scope)), dict(self._excluded(linear, constraint)))
+            constant = {v: least for v, least, most in zip(linear.scope, *linear.ends, strict=True) if least == most}
+            varied = linear.without(dict.fromkeys(constant, 0))
+            if linear.can_bind and math.prod(self._sizes[v] for v in varied.scope) <= self._most:
+                sides = ((formula.at_least[v] if c > 0 else formula.at_most[v], abs(c)) for v, c in constant.items())
+                terms = [f"{side} {amount} * +" for side, amount in sides if amount]
+                number = self._derive(f"pol {constraint} {' '.join(terms)}") if terms else constraint
+                self._add_forbidden(tuple(sorted(varied.scope)), dict(self._excluded(varied, number)))
         for v in self._order or ():
             if self._contradiction is not None:
                 return 0, None
