@@ -173,7 +173,7 @@ def complete_graph():
 
 
 @pytest.mark.parametrize("task", ["PR", "MAR"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypatch):
     problem = complete_graph() if seed == 0 else random_network(np.random.default_rng(seed), variables=9)
     monkeypatch.setattr(module, "message_memory", lambda _: 50)
@@ -181,6 +181,8 @@ def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypat
     assert result.status == "exact"
     assert result.method.startswith("conditioning") or seed > 0
     check(task, problem, result, ())
+    if seed > 0:
+        return
     monkeypatch.setattr(module, "_cut_set", lambda *_: ([0], 1 << 62))  # too many cells for the time
     assert not oocbe.anytime(task, complete_graph(), time_limit=600).method.startswith("conditioning")
 

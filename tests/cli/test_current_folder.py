@@ -70,13 +70,6 @@ def test_many_files_and_agents(ran, tmp_path):
     assert ran.exists()
 
 
-def test_workers(ran):
-    pytest.importorskip("distributed")
-    done = called("-P", "-m", "oocbe", "stress", "--rows", "2e5", "--memory", "256MiB", "--workers", "cpus:1")
-    assert not ran.exists(), ran.read_text()
-    assert done.returncode == 0 and "workers" in done.stdout, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("where", ["this host", "jobs"])
 def test_workers_of_the_library(ran, commands, tmp_path, where):  # noqa: F811
     pytest.importorskip("distributed")

@@ -103,7 +103,7 @@ def test_killed_at_every_passing_of_every_point_and_resumed(ask, passings, expec
     print(f"{kill_everywhere(ask, cases, expected)} kills at {len(POINTS)} points")
 
 
-@pytest.mark.parametrize("fault", ["message:renamed:2", "message:begin:2", "message:done:1", "table:begin:2"])
+@pytest.mark.parametrize("fault", ["message:renamed:2", "table:begin:2"])
 def test_killed_again_and_again(ask, fault, expected):
     """Each process gets one step further, and the last one ends."""
     (entry,) = ask([[fault] * 60])
@@ -120,7 +120,7 @@ def test_killed_while_complete_messages_are_listed(ask, point):
     """Their rows go to disk piece by piece; nothing of a message that was not published is taken for one."""
     settings = {"tables": "complete", "embedded_bytes": 0, "order": "linear"}
     expected = durable_runs.solve_in(None, **settings)
-    report = ask([{"faults": [f"{point}:{n}"], "settings": settings} for n in (1, 2, 3, 4)])
+    report = ask([{"faults": [f"{point}:{n}"], "settings": settings} for n in (1, 4)])
     for entry in report:
         (status, outcome) = entry["ended"][0]
         assert os.WIFSIGNALED(status), entry

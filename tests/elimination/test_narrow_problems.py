@@ -141,7 +141,7 @@ def edges_of(kind, count):
     return line
 
 
-@pytest.mark.parametrize("kind", ["path", "star", "band"])
+@pytest.mark.parametrize("kind", ["star", "band"])
 def test_more_variables_than_any_bit_set_holds(kind):
     """40,000 variables were refused; of a unit cost for unequal neighbours the optimum is 0."""
     count = 40_000

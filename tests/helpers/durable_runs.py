@@ -10,6 +10,7 @@ kill cost a tenth of a second.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -181,6 +182,7 @@ def main() -> None:
         for number, settings in enumerate(WARM):
             solve_in(None, **settings)
             solve_in(Path(parent) / str(number), **settings)
+    gc.freeze()  # a collection in a child would copy all pages of what is shared
     for line in sys.stdin:
         asked = json.loads(line)
         answer = count_passings() if asked == "passings" else [run_case(case) for case in asked]

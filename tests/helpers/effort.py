@@ -1,6 +1,6 @@
 """How many random cases the tests try: a share of what they name by default, all of them on request.
 
-``OOCBE_TEST_EFFORT=1 pytest`` tries all that are named, and ``OOCBE_TEST_EFFORT=10`` ten times as many. The default
+``TEST_EFFORT=1 pytest`` tries all that are named, and ``TEST_EFFORT=10`` ten times as many. The default
 keeps the suite short; the continuous integration fuzzes with another seed every day besides (``tools/fuzz.py``).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-EFFORT = float(os.environ.get("OOCBE_TEST_EFFORT", "0.25"))
+EFFORT = float(os.environ.get("TEST_EFFORT", "0.25"))
 """Share of the cases that tests name."""
 
 

@@ -51,8 +51,26 @@ def random_network(random, variables=7, zeros=0.3):
     return Problem(names, tuple(functions), constant=1, semiring=SUM_PRODUCT, name="small network")
 
 
+class Weights:
+    """Weights of all assignments, exact: an array of whole numbers with an axis a variable, and one denominator."""
+
+    def __init__(self, whole, denominator):
+        self.whole, self.denominator = whole, denominator
+
+    def __getitem__(self, indices):
+        return Fraction(self.whole[indices], self.denominator)
+
+    def sum(self, axis=None):
+        if axis is not None:
+            return Weights(self.whole.sum(axis=axis), self.denominator)
+        return Fraction(self.whole.sum(), self.denominator)
+
+    def max(self):
+        return Fraction(self.whole.max(), self.denominator)
+
+
 def enumerated(problem, likelihoods=None):
-    """Weight of each assignment, of Python fractions, in an array with an axis a variable.
+    """Weight of each assignment.
 
     likelihoods : by variable index, numbers for each value that the weights are multiplied by.
     """
@@ -83,16 +101,13 @@ def enumerated(problem, likelihoods=None):
         multiply(c.scope, dense(c.scope, c.tuples, c.allowed, not c.allowed))
     for v, given in (likelihoods or {}).items():
         multiply((v,), given)
-    return np.array([Fraction(weight, 1 << doubled) for weight in weights.ravel()], dtype=object).reshape(sizes)
+    return Weights(np.asarray(weights, dtype=object).reshape(sizes), 1 << doubled)
 
 
 def summed(weights, variables):
     """Weights added up over all variables but some, given by index; axes in their order, float64, normalised."""
-    others = tuple(axis for axis in range(weights.ndim) if axis not in variables)
-    most = max(weight.denominator for weight in weights.ravel())  # a power of two, as all of them are
-    whole = np.array([weight.numerator * (most // weight.denominator) for weight in weights.ravel()], dtype=object)
-    found = whole.reshape(weights.shape).sum(axis=others)
-    total = whole.sum()
+    others = tuple(axis for axis in range(weights.whole.ndim) if axis not in variables)
+    found, total = weights.whole.sum(axis=others), weights.whole.sum()
     present = sorted(variables)
     found = np.asarray(found).transpose([present.index(v) for v in variables])
     return np.array([x / total for x in found.ravel()]).reshape(found.shape)

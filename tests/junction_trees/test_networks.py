@@ -41,7 +41,7 @@ def test_posteriors_are_those_of_pyagrum(name, network, data, tmp_path):
     plain = tmp_path / "network.bif"
     plain.write_bytes(gzip.decompress(data(f"bif/{name}.bif.gz").read_bytes()))
     engine = gum.LazyPropagation(gum.loadBN(str(plain)))
-    for case in ({}, *cases[:3]):
+    for case in ({}, *cases[:2]):
         engine.eraseAllEvidence()
         engine.setEvidence(case)
         engine.makeInference()
@@ -74,10 +74,10 @@ def test_posteriors_are_those_of_elimination(name, network, data, monkeypatch):
 @pytest.mark.parametrize("name", without(("pigs",), *SMALL))
 def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, monkeypatch, tune):
     problem, cases, tree = network(name, data)
-    batch = tree.batch(cases)
+    batch = tree.batch(cases[:8])
     assert (batch.status == "exact").all()
     names = [v.name for v in problem.variables]
-    for i in (0, 7, 19):
+    for i in (0, 7):
         tree.retract()
         tree.observe(cases[i])
         assert batch.log_evidence[i] == pytest.approx(tree.log_evidence, rel=1e-12)

@@ -58,10 +58,16 @@ class Jobs:
             (folder / "bin" / name).chmod(0o755)
         self.number = os.getpid() * 10
 
-    def submit(self, *command: str) -> subprocess.Popen[str]:
+    def submit(self, *command: str, tasks: int = 1) -> subprocess.Popen[str]:
         self.number += 1
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("OOCBE_", "SLURM_"))}
-        job = {"SUBMIT_DIR": self.folder, "JOB_NAME": "days", "JOB_ID": self.number, "NTASKS": 2, "CPUS_PER_TASK": 1}
+        job = {
+            "SUBMIT_DIR": self.folder,
+            "JOB_NAME": "days",
+            "JOB_ID": self.number,
+            "NTASKS": tasks,
+            "CPUS_PER_TASK": 1,
+        }
         return subprocess.Popen(
             ["bash", str(EXAMPLES / "slurm.sh"), *command],
             cwd=self.folder,
@@ -121,7 +127,7 @@ def test_a_script_of_ones_own_joins_over_the_workers_of_the_job(jobs):
     for name, gain in gains.items():
         parquet.write_table(pa.table(shared | {"gain": gain}), jobs.folder / f"{name}.parquet")
     (jobs.folder / "cutting.py").write_text(CUTTING)
-    job = jobs.submit("python", "cutting.py", str(EXAMPLES / "join.py"))
+    job = jobs.submit("python", "cutting.py", str(EXAMPLES / "join.py"), tasks=2)
     _, rest = job.communicate(timeout=120)
     assert job.returncode == 0, rest
     found = parquet.read_table(jobs.folder / "best.parquet").to_pydict()
