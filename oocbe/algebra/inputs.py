@@ -34,7 +34,7 @@ from oocbe.model.settings.option_values import parse_bytes, parse_workers
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
-from oocbe.tables.numbers import check_numbers, strange_number
+from oocbe.tables.numbers import check_numbers, extremes, strange_number
 from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.table import Table
 
@@ -187,7 +187,7 @@ def check_result(result: Result, *tables: AnyTable) -> Result:
     values: Any = result.values
     zero = result.semiring.zero
     left = strange_number(values, result.semiring)
-    if left is None and bool((values == zero).any()) and not any(_may_have(zero, t, result) for t in tables):
+    if left is None and _has(values, zero) and not any(_may_have(zero, t, result) for t in tables):
         left = zero
     if left is not None:
         remedy = "scale the values" if result.semiring.combination is Combination.ADD else "give logarithms to add up"
@@ -199,6 +199,12 @@ def check_result(result: Result, *tables: AnyTable) -> Result:
     return result
 
 
+def _has(values: Any, zero: float) -> bool:
+    """Whether a zero is among values that are no NaN."""
+    low, high = extremes(values)
+    return zero in (low, high) or (low < zero < high and bool((values == zero).any()))
+
+
 def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bool:
     """Whether a zero of the result may be a table's, or, of a sum of products, what terms of both signs cancel to."""
     if isinstance(table, Table) != isinstance(result, Table) or not isinstance(table, Table | CompleteTable):
@@ -208,7 +214,7 @@ def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bo
         return True
     if isinstance(table, CompleteTable):  # of integers, too, whose infeasible value is another
         return not bool(table.feasible().all())
-    return bool((values == zero).any())
+    return bool(values.size) and _has(values, zero)
 
 
 def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:

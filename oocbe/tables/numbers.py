@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
+from oocbe.kernels.cpu.threads import row_ranges, run_all
 from oocbe.model.infeasible import feasible_mask, infeasible_value, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 
@@ -90,6 +91,10 @@ VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.fl
 """Dtypes of tables' values."""
 
 
+EXTREMES_ROWS = 1 << 18
+"""Values of a part of an array whose extremes are searched by one thread."""
+
+
 def check_numbers(what: str, values: Any, semiring: Semiring) -> None:
     """Refuse values that a table of a semiring cannot represent.
 
@@ -112,10 +117,18 @@ def strange_number(values: Any, semiring: Semiring) -> float | None:
     """NaN, or an infinity that a table of the semiring cannot represent, if among the values; otherwise None."""
     if values.dtype.kind != "f" or not values.size:
         return None
-    for extreme in (float(values.min()), float(values.max())):  # both are NaN if any value is
-        if math.isnan(extreme) or (math.isinf(extreme) and extreme != semiring.zero):
-            return extreme
-    return None
+    return next((e for e in extremes(values) if math.isnan(e) or (math.isinf(e) and e != semiring.zero)), None)
+
+
+def extremes(values: Any) -> tuple[float, float]:
+    """Least and greatest of at least one value, in main or device memory; both are NaN if any value is."""
+    if not isinstance(values, np.ndarray) or not values.flags.c_contiguous or values.size <= EXTREMES_ROWS:
+        return float(values.min()), float(values.max())
+    flat = values.reshape(-1)
+    # In parts that stay in a core's cache between the two passes.
+    ranges = row_ranges(len(flat), EXTREMES_ROWS)
+    found = np.array(run_all(lambda low, high: (flat[low:high].min(), flat[low:high].max()), ranges))
+    return float(found[:, 0].min()), float(found[:, 1].max())
 
 
 def dtype_of_rows(dtype: np.dtype[Any]) -> np.dtype[Any]:

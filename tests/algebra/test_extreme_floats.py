@@ -14,6 +14,7 @@ import oocbe
 from oocbe import CompleteTable, PackedTable, StoredTable, Table
 from oocbe.errors import ModelError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
+from oocbe.tables.numbers import EXTREMES_ROWS, extremes
 from oocbe.tables.stored import StoredCompleteTable
 
 FLOATING = (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP)
@@ -137,3 +138,12 @@ def test_results_outside_the_range_of_floats_are_refused(case, form, operator):
 def test_sums_of_products_may_cancel():
     f, g = rows("ab", [1, 1, 1, 1], SUM_PRODUCT), rows("bc", [3, -3, 3, -3], SUM_PRODUCT)
     assert set(oocbe.join_maximise(f, g, "b").to_dict().values()) == {0.0}
+
+
+@pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf, None])
+def test_extremes_of_long_arrays_are_those_of_all_parts(strange):
+    values = np.random.default_rng(3).random(3 * EXTREMES_ROWS + 5)
+    if strange is not None:
+        values[2 * EXTREMES_ROWS + 1] = strange
+    assert np.array_equal(extremes(values), (values.min(), values.max()), equal_nan=True)
+    assert extremes(values[::-2]) == extremes(values[::-2].copy()) or math.isnan(strange)
