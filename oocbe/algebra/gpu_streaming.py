@@ -18,10 +18,11 @@ so that the host waits once for all.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +34,7 @@ from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import best_rotation
 from oocbe.kernels.cuda.gpus import Turns, by_gpus, gpus, on_gpus
-from oocbe.kernels.cuda.transfer.memory import device_room
+from oocbe.kernels.cuda.transfer.memory import device_room, failed_allocations, with_retry
 from oocbe.kernels.interface import host_array
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit, resident_memory
@@ -90,6 +91,10 @@ def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
                 parts.append(Wanted(words[source - begin : end - begin], high - low, target, max(0, start - low)))
     unpack(parts)
     return found
+
+
+DeviceRows = tuple[Any, Any]
+"""Keys uint64 (words, rows) and values (rows,) on the device."""
 
 
 @dataclass(frozen=True)
@@ -167,18 +172,29 @@ class PackedResult:
         self._extents: list[int] = []
         self._rotations: list[int] | None = None
 
-    def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
-        """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+    def prepared(self, keys: Any, values: Any) -> list[PackedChunk]:
+        """A result, keys uint64 (words, rows) and values (rows,) on the device, as it leaves it: packed.
+
+        The first result decides on the rotations of all.
+
+        Raises ResourceError: the device's memory ran out.
+        """
+        if len(values) == 0:
+            return []
+        if self._rotations is None:
+            self._rotations = [0 if self._is_sorted else rotation_of(column) for column in [*keys, values]]
+        return packed_chunks([(keys, values)], self._rotations)
+
+    def take(self, conveyor: Conveyor, chunks: list[PackedChunk], share: float = 1.0) -> None:
+        """Start a prepared result on its way.
 
         share : of the inputs' rows whose results these and the earlier ones are.
 
         Raises ResourceError: the packed rows do not fit main memory.
         """
-        if len(values) == 0:
+        if not chunks:
             return
-        if self._rotations is None:
-            self._rotations = [0 if self._is_sorted else rotation_of(column) for column in [*keys, values]]
-        (chunk,) = packed_chunks([(keys, values)], self._rotations)
+        (chunk,) = chunks
         if not self._columns:
             # The first chunk shows how much of the memory each column will take.
             sizes = [len(words) for words in chunk.columns]
@@ -203,7 +219,7 @@ class PackedResult:
             if not self._pooled:
                 conveyor.bring_back([words], [column[starts[-1] : stop]])
             starts.append(stop)
-        self._row_starts.append(self._row_starts[-1] + len(values))
+        self._row_starts.append(self._row_starts[-1] + chunk.rows)
         self._edges.append(chunk.edge_keys)
         self._extents += chunk.extent or ()
 
@@ -270,13 +286,16 @@ class PlainResult:
         self._pooled = PooledColumns.expecting([expected] * len(self._dtypes), self._dtypes)
         self._columns = self._pooled.columns if self._pooled else self._fresh_columns()
 
-    def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
-        """Start a result, keys uint64 (words, rows) and values (rows,) on the device, on its way.
+    def prepared(self, keys: Any, values: Any) -> DeviceRows:
+        """A result, keys uint64 (words, rows) and values (rows,) on the device, as it leaves it."""
+        return keys, values
 
-        share : as for :class:`PackedResult`.
+    def take(self, conveyor: Conveyor, rows: DeviceRows, share: float = 1.0) -> None:
+        """Start a prepared result on its way; share as for :class:`PackedResult`.
 
         Raises ResourceError: the rows do not fit main memory.
         """
+        keys, values = rows
         start, self._rows = self._rows, self._rows + len(values)
         expected = int(self._rows / share)
         if not self._columns and len(values):
@@ -328,16 +347,18 @@ class StoredResult:
         self._writer = writer
         self._waiting: list[tuple[Any, Any]] = []
 
-    def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
-        """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+    def prepared(self, keys: Any, values: Any) -> DeviceRows:
+        """As :meth:`PlainResult.prepared`."""
+        return keys, values
 
-        share : as for :class:`PackedResult`.
+    def take(self, conveyor: Conveyor, result: DeviceRows, share: float = 1.0) -> None:
+        """Pack a prepared result, and start it on its way; share as for :class:`PackedResult`.
 
         Raises DiskError: the disk or the disk budget is used up (also later, while the conveyor is waited for).
         """
-        if len(values) == 0:
+        if len(result[1]) == 0:
             return
-        self._waiting.append((keys, values))
+        self._waiting.append(result)
         rows = sum(len(v) for _, v in self._waiting)
         size = self._writer.chunk_rows
         if rows < size:
@@ -393,10 +414,13 @@ def reserved(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 MOST_BYTES = 1 << 29
 """Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
 
-Streamable = Table | PackedTable
+MEASURED = 16
+"""Tables so many times as long as a sample have the size of their pieces measured by one."""
 
-DeviceRows = tuple[Any, Any]
-"""Keys uint64 (words, rows) and values (rows,) on the device."""
+FRAGMENTED = 1.1
+"""Memory of the pool beside what is in use: blocks of earlier pieces of slightly other sizes."""
+
+Streamable = Table | PackedTable
 
 
 @dataclass(frozen=True)
@@ -440,15 +464,24 @@ class DevicePlan:
         memory.
         """
         step = self.step
-        pieces = self.cuts.fitting(self.cuts.whole(), rows_a_piece(self.tables) if piece_rows is None else piece_rows)
+        whole = self.cuts.whole()
         kind = PackedResult if all(isinstance(table, PackedTable) for table in self.tables) else PlainResult
+        row_bytes = None
+        if piece_rows is None and whole.rows > MEASURED * tuning().least_device_piece_rows:
+            sample = PiecesThroughDevice(self, self.dtype, kind(step.layout, self.dtype, step.is_sorted))
+            row_bytes = sample.row_bytes()
+        pieces = self.cuts.fitting(whole, piece_rows or rows_a_piece(self.tables, row_bytes=row_bytes))
+        most_rows = max((cut.rows for cut in pieces), default=0)
+        device_bytes = (
+            int(min(device_room(), edge_bytes(self.tables) + row_bytes * most_rows)) if row_bytes and pieces else 0
+        )
 
         def attempt(numbers: Sequence[int]) -> Streamable:
             dtype = self.dtype
             while True:
                 result = kind(step.layout, dtype, step.is_sorted)
                 try:
-                    found = PiecesThroughDevice(self, dtype, result).over(pieces, numbers)
+                    found = PiecesThroughDevice(self, dtype, result).over(pieces, numbers, device_bytes=device_bytes)
                 except _WiderError as wider:
                     dtype = wider.dtype
                     del result  # the next one takes its memory
@@ -515,12 +548,23 @@ class _ResultError(Exception):
         self.error = error
 
 
-def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES) -> int:
-    """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
-    row_bytes = max(8 * table.layout.words + table.dtype.itemsize for table in tables)
-    are_packed = all(isinstance(table, PackedTable) for table in tables)
-    work = tuning().device_packed_row_bytes if are_packed else tuning().device_row_bytes
-    return max(tuning().least_device_piece_rows, min(device_room() // work, most_bytes // row_bytes))
+def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES, row_bytes: float | None = None) -> int:
+    """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``.
+
+    row_bytes : device memory for each row; None: an estimate for results as long as the tables.
+    """
+    own_bytes = max(8 * table.layout.words + table.dtype.itemsize for table in tables)
+    if row_bytes is None:
+        are_packed = all(isinstance(table, PackedTable) for table in tables)
+        row_bytes = tuning().device_packed_row_bytes if are_packed else tuning().device_row_bytes
+    rows = int((device_room() - edge_bytes(tables)) / row_bytes)
+    return max(tuning().least_device_piece_rows, min(rows, most_bytes // own_bytes))
+
+
+def edge_bytes(tables: Sequence[Streamable]) -> int:
+    """Bytes of two pieces' inputs on the device beside their own rows: chunks of packed tables at both ends."""
+    chunks = [(table, len(table.row_starts) - 1) for table in tables if isinstance(table, PackedTable)]
+    return sum(2 * 2 * table.nbytes // count for table, count in chunks if count)
 
 
 class PiecesThroughDevice:
@@ -534,14 +578,22 @@ class PiecesThroughDevice:
         self._result = result
         self._extents = [known_extent(table).tolist() for table in plan.tables]
         self._first = self._last = 0
+        self._most_rows: float = inf
         self._turns = Turns()
 
-    def over(self, pieces: Sequence[RowRanges], numbers: Sequence[int], host_bytes: int | None = None) -> np.dtype[Any]:
+    def over(
+        self,
+        pieces: Sequence[RowRanges],
+        numbers: Sequence[int],
+        host_bytes: int | None = None,
+        device_bytes: int = 0,
+    ) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
 
         Each GPU has a conveyor, and the pieces go to the GPUs in turn.
 
         numbers : of the GPUs, at least one. host_bytes : pinned memory that may be taken; None: as much as is of use.
+        device_bytes : memory of a device that a piece takes; 0: unknown.
         Raises GpuError: of one GPU: no pinned memory, too little memory on the device for a piece that cannot be cut,
         or an error of the device; ResourceError: the result does not fit main memory.
         """
@@ -554,7 +606,7 @@ class PiecesThroughDevice:
             places = range(position, len(pieces), count)
             columns = [self._columns_of(pieces[place]) for place in places]
             try:
-                with Conveyor(columns, host_bytes, sharing=count, beside=conveyors) as conveyor:
+                with Conveyor(columns, host_bytes, count, conveyors, device_bytes) as conveyor:
                     conveyor.pieces(lambda number, columns: self._piece(conveyor, places[number], pieces, columns))
                     if not pieces or places[-1] == len(pieces) - 1:
                         self._result.finish(conveyor)
@@ -571,6 +623,31 @@ class PiecesThroughDevice:
         known = zip(self._extents, self._tables, strict=True)
         return self._step.dtype_of([np.array(found, dtype=table.dtype) for found, table in known])
 
+    def row_bytes(self) -> float | None:
+        """Device memory for each row of a piece, in bytes, measured by a sample; None: there is none in memory, or no
+        small one."""
+        from oocbe.kernels.cuda.device import cupy
+        from oocbe.kernels.cuda.transfer.conveyor import SLOTS
+        from oocbe.kernels.cuda.transfer.memory import peak_of
+
+        cut = self._cuts.sample(tuning().least_device_piece_rows)
+        found = [] if cut is None else self._columns_of(cut)
+        if cut is None or not all(isinstance(column, np.ndarray) for column in found):
+            return None
+        columns = [cupy().asarray(column) for column in found]
+        while True:
+            try:
+                result, peak, kept = peak_of(lambda: self._result.prepared(*self._try(self._parts(cut, columns))))
+                break
+            except _WiderError as wider:
+                self._step = replace(self._step, dtype=wider.dtype)  # type: ignore[type-var]
+            except ResourceError:
+                return inf
+        del result
+        # Two pieces of inputs, the computation of one, and the result before it on its way to the host.
+        arrived = sum(table.nbytes for table in self._tables) / sum(table.rows for table in self._tables)
+        return FRAGMENTED * (SLOTS * arrived + (peak + kept) / cut.rows)
+
     def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:
         found: list[NDArray[Any] | ChunkFiles] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
@@ -581,46 +658,50 @@ class PiecesThroughDevice:
                 found.append(table.values[low:high])
         return found
 
-    def _piece(self, conveyor: Conveyor, place: int, pieces: Sequence[RowRanges], columns: list[Any]) -> None:
-        """Compute one piece and start its result on its way, after those of all earlier pieces."""
-        cut = pieces[place]
+    def _parts(self, cut: RowRanges, columns: Sequence[Any]) -> list[Table]:
+        """A piece's tables on the device, given their columns there."""
         found: list[DeviceRows | DeviceChunk] = []
+        first = 0
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
-            own = columns[: table.layout.words + 1]
-            del columns[: table.layout.words + 1]
+            own = columns[first : first + table.layout.words + 1]
+            first += len(own)
             if isinstance(table, PackedTable):
                 found.append(DeviceChunk(table, low, high, own))
             else:
                 found.append((_stacked(own[:-1]), own[-1]))
-        travelled = [part for part in found if isinstance(part, DeviceChunk)]
-        arrived: Iterator[DeviceRows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
+        arrived = iter(with_retry(unpacked)([part for part in found if isinstance(part, DeviceChunk)]))
         rows = [next(arrived) if isinstance(part, DeviceChunk) else part for part in found]
-        tables = [
+        return [
             Table(table.layout, *part, table.semiring, table.is_sorted)
             for table, part in zip(self._tables, rows, strict=True)
         ]
-        self._compute(conveyor, place, cut, tables)
 
-    def _compute(self, conveyor: Conveyor, place: int, whole: RowRanges, tables: Sequence[Table]) -> None:
-        """Compute a piece, in halves where the device's memory does not hold what it takes."""
+    def _piece(self, conveyor: Conveyor, place: int, pieces: Sequence[RowRanges], columns: Sequence[Any]) -> None:
+        """Compute one piece and start its result on its way, after those of all earlier pieces; in parts where the
+        device's memory does not hold what it takes."""
+        whole = pieces[place]
+        tables = self._parts(whole, columns)
 
-        def compute(cut: RowRanges) -> list[tuple[DeviceRows, float]]:
+        def compute(cut: RowRanges) -> list[tuple[Any, float]]:
             parts = tables if cut is whole else [_part(table, *rows) for table, *rows in _inside(tables, whole, cut)]
-            return [(self._try(conveyor, parts), self._share_up_to(cut))]
-
-        results = run_piece(
-            whole,
-            compute,
-            self._cuts.halves,
-            lambda error: isinstance(error, ResourceError) and not isinstance(error, DiskError),
-        )
-        for rows, share in results:
-            self._turns.wait(place)
+            before = failed_allocations()
             try:
-                self._result.take(conveyor, *rows, share)
-            except ResourceError as error:
-                raise _ResultError(error) from None
-            del rows  # the next half has their memory
+                rows = self._try(parts)
+                self._turns.wait(place)
+                return [(self._result.prepared(*rows), self._share_up_to(cut))]
+            finally:
+                # A failure takes as long as many pieces: later ones of this size are cut before an attempt.
+                if failed_allocations() > before:
+                    self._most_rows = min(self._most_rows, -(-cut.rows // 2))
+
+        cuts = [whole] if whole.rows <= self._most_rows else self._cuts.fitting(whole, int(self._most_rows))
+        for cut in cuts:
+            for result, share in run_piece(cut, compute, self._cuts.halves, _is_too_large):
+                try:
+                    self._result.take(conveyor, result, share)
+                except ResourceError as error:
+                    raise _ResultError(error) from None
+                del result  # the next part has its memory
         self._turns.wait(place)
         self._turns.done()
 
@@ -628,7 +709,7 @@ class PiecesThroughDevice:
         """Share of the pieces' rows that are in a piece or before it."""
         return (sum(cut.high) - self._first) / max(1, self._last - self._first)
 
-    def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
+    def _try(self, tables: Sequence[Table]) -> DeviceRows:
         """Compute a piece with the current dtype; _WiderError if its values show that this one does not hold them."""
         from oocbe.kernels.cuda.pairs.extents import Extents
 
@@ -639,11 +720,9 @@ class PiecesThroughDevice:
             for whole, part in pairs
         ]
         # The host reads them after the rows have been computed, so that it does not wait twice.
-        queued = self._with_room(
-            conveyor,
-            lambda: Extents([part.values for (_, part), is_in in zip(pairs, is_searched, strict=True) if is_in]),
-        )
-        rows: DeviceRows = self._with_room(conveyor, lambda: self._step.rows(tables, self._plan.kernels))
+        searched = [part.values for (_, part), is_in in zip(pairs, is_searched, strict=True) if is_in]
+        queued = with_retry(Extents)(searched)
+        rows: DeviceRows = with_retry(self._step.rows)(tables, self._plan.kernels)
         found = iter(queued.read())
         extents = [
             next(found) if is_in else known_extent(whole) for (whole, _), is_in in zip(pairs, is_searched, strict=True)
@@ -655,16 +734,10 @@ class PiecesThroughDevice:
             known.extend(extent.tolist())
         return rows
 
-    def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
-        """Result of a call; if device memory runs out, it is repeated once when no result is in transit any more.
-        Raises ResourceError if it ran out again."""
-        from oocbe.kernels.cuda.transfer.memory import with_retry
 
-        try:
-            return with_retry(call)()
-        except ResourceError:
-            conveyor.wait_for_results()
-        return with_retry(call)()
+def _is_too_large(error: BaseException) -> bool:
+    """Whether a piece failed that may succeed in parts."""
+    return isinstance(error, ResourceError) and not isinstance(error, DiskError)
 
 
 def _inside(tables: Sequence[Table], whole: RowRanges, cut: RowRanges) -> list[tuple[Table, int, int]]:

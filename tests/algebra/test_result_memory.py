@@ -60,7 +60,7 @@ def collected(parts):
     first = 0
     for rows in parts:
         numbers = np.arange(first, first + rows)
-        result.take(conveyor, numbers.astype(np.uint64)[np.newaxis], numbers.astype(np.int32))
+        result.take(conveyor, (numbers.astype(np.uint64)[np.newaxis], numbers.astype(np.int32)))
         first += rows
     result.finish(conveyor)
     conveyor.wait_for_targets()
@@ -108,7 +108,7 @@ def test_packed_results_that_outgrow_kept_memory_move(region, parts, is_kept, mo
     first = 0
     for rows in parts:
         here = slice(first, first + rows)
-        result.take(conveyor, numbers[here].astype(np.uint64)[np.newaxis], values[here])
+        result.take(conveyor, result.prepared(numbers[here].astype(np.uint64)[np.newaxis], values[here]))
         first += rows
     result.finish(conveyor)
     conveyor.wait_for_targets()
@@ -142,7 +142,7 @@ def test_packed_results_are_pinned_ahead(monkeypatch, tune, share, limit):
             for low in range(0, 60_000, 5000):
                 here = numbers[low : low + 5000]
                 chunk = [here.astype(np.uint64)[np.newaxis].view(DeviceArray), here.astype(np.int32)]
-                result.take(conveyor, *chunk, share)
+                result.take(conveyor, result.prepared(*chunk), share)
             result.finish(conveyor)
         result.close()
         table = result.table(MAX_SUM, np.dtype(np.int32))
@@ -196,15 +196,15 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
         def __init__(self, plan, dtype, result):
             self.result, self.dtype = result, dtype
 
-        def over(self, pieces, numbers):
+        def over(self, pieces, numbers, device_bytes):
             tried.append(self.dtype)
             if len(tried) == 1:
                 raise gpu_streaming._WiderError(np.dtype(np.int64))
-            self.result.take(LateConveyor(), np.zeros((1, 3), np.uint64), np.zeros(3, np.int64))
+            self.result.take(LateConveyor(), (np.zeros((1, 3), np.uint64), np.zeros(3, np.int64)))
             return self.dtype
 
     monkeypatch.setattr(gpu_streaming, "PiecesThroughDevice", Pieces)
-    monkeypatch.setattr(gpu_streaming, "rows_a_piece", lambda tables: 10)
+    monkeypatch.setattr(gpu_streaming, "rows_a_piece", lambda tables, row_bytes: 10)
     monkeypatch.setattr(gpu_streaming, "gpus", lambda seconds: [0])
     table = Table.from_rows({"a": 1 << 20}, [[1]], [1], MAX_SUM)
     cuts = SortedCuts((table,), ("a",), ("a",))

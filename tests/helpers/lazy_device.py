@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,7 @@ def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> L
     monkeypatch.setattr(pinned, "PAGE_BYTES", 1)  # small arrays share pages
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
+    monkeypatch.setattr(conveyor, "_idle_streams", defaultdict(deque))
     return device
 
 
@@ -73,6 +75,7 @@ class LazyDevice:
         self.cuda = SimpleNamespace(
             runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=DeviceError),
+            memory=SimpleNamespace(OutOfMemoryError=DeviceError),
             Stream=lambda non_blocking: Stream(self._lock, self.streams, self.number),
             Event=lambda **_: Event(self._lock),
             Device=lambda number=None: CurrentDevice(self._thread, self.number if number is None else number),

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import threading
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from oocbe.algebra.operators import join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import ResourceError
+from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.transfer import memory
-from oocbe.kernels.cuda.transfer.memory import free_blocks, held_by, held_bytes, set_limit, used_bytes, with_retry
+from oocbe.kernels.cuda.transfer.memory import (
+    failed_allocations,
+    free_blocks,
+    held_by,
+    held_bytes,
+    set_limit,
+    used_bytes,
+    with_retry,
+)
+from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import device_memory_limit
 from oocbe.tables.layout import Layout
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 MIB = 1 << 20
@@ -135,3 +147,47 @@ def test_only_holders_of_the_thread_that_ran_out_are_asked(monkeypatch, has_more
         with pytest.raises(ResourceError, match="no room; used 5 bytes, limit 7 bytes"):
             call()
         assert len(calls) == 2
+
+
+def groups_of(groups: int, own: str, each: int) -> Table:
+    """Rows (e, own, k) of ``groups`` values of k, ``each`` of the own variable and two of e."""
+    layout = Layout(("e", own, "k"), (2, each, groups))
+    cells = np.arange(groups * each * 2, dtype=np.uint64)
+    e, a, k = cells % 2, cells // 2 % each, cells // (2 * each)
+    shifts = [np.uint64(layout.field(name).shift) for name in layout.scope]
+    keys = (e << shifts[0] | a << shifts[1] | k << shifts[2])[np.newaxis]
+    return Table(layout, keys, (cells % 1000).astype(np.int32), MAX_SUM, is_sorted=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", [lambda table: table, PackedTable.pack])
+def test_results_much_longer_than_their_tables_are_computed_in_pieces_of_their_size(limited, cuda, form, monkeypatch):
+    """Packing the result of a piece that was too long ended the operation; of rows, most pieces failed at first."""
+    tables = [groups_of(8_000, own, 64) for own in ("a", "b")]
+    expected = join_maximise(*tables, "e", backend="cpu")
+    limited(60 * MIB)
+    before = failed_allocations()
+    found = join_maximise(*map(form, tables), "e", backend=cuda.backend)
+    assert failed_allocations() - before <= 2
+    found = found.to_table() if isinstance(found, PackedTable) else found
+    assert (found.values == expected.values).all()
+    assert (found.keys == expected.keys).all()
+
+
+@pytest.mark.gpu
+def test_arrays_that_leave_are_waited_for_before_blocks_are_returned(limited):
+    class Leaving:
+        array = None
+
+        def free_device_memory(self) -> bool:
+            had, self.array = self.array is not None, None
+            return had
+
+    limited(4 * MIB)
+    leaving, blocks = Leaving(), []
+    leaving.array = cupy().empty(3 * MIB, dtype=np.uint8)
+    held_by(leaving, is_leaving=True)
+    with patch.object(memory, "free_blocks", lambda: blocks.append(1)):
+        assert with_retry(cupy().empty)(3 * MIB, dtype=np.uint8).nbytes == 3 * MIB
+    assert not blocks
+    assert leaving.array is None

@@ -197,7 +197,7 @@ class Tuning:
     device_row_bytes: int = 84
     """Device memory for each row of an operator's piece: the row, sorted and moved, its run, a result row, the next
     piece's row and the last result's. If that does not suffice, the piece is halved."""
-    device_packed_row_bytes: int = 96
+    device_packed_row_bytes: int = 80
     """The same for a piece whose rows arrive and leave packed."""
     least_streamed_rows: int = 6 << 20
     """Rows in main memory above which they go through the device in pieces, although they fit it: 8 million take half

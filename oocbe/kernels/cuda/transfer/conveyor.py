@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import accumulate, takewhile
 from types import TracebackType
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
+from oocbe.kernels.cuda.transfer.memory import held_by
 from oocbe.kernels.cuda.transfer.pinned import (
     ALIGNMENT,
     TO_DEVICE,
@@ -219,11 +220,20 @@ memory serves all."""
 SLOTS = 2
 """Pieces in flight at a time: one is copied while the other is computed."""
 
+RESULTS = 2
+"""A piece is computed after the result of the piece so many before it has left the device. Where the bus is slower than
+the kernels, results would otherwise fill its memory, and each failed allocation takes some 40 ms."""
+
 SHARE_BEHIND = 0.5
 """Share of the pinned memory for results."""
 
 RING_BYTES = 4 << 20
 """Allocation unit of pinned memory for results, in bytes: makes chunks reusable."""
+
+
+_idle_streams: defaultdict[int, deque[tuple[Any, Any, Any]]] = defaultdict(deque)
+"""Of each device, the streams of conveyors that have ended: CuPy's pool keeps freed memory for the stream that used it,
+so that new streams would take their memory from the driver again."""
 
 
 class _Loaded(NamedTuple):
@@ -251,6 +261,7 @@ class Conveyor:
     sharing : number of conveyors that run at the same time, each for a GPU; they share threads and pinned memory.
     beside : all conveyors with results in the same targets; this one is added, and the caller removes it. None: no
         others.
+    device_bytes : device memory that a piece takes, with its inputs and the next one's; 0: unknown.
 
     Attributes
     ----------
@@ -263,12 +274,17 @@ class Conveyor:
         host_bytes: int | None = None,
         sharing: int = 1,
         beside: list[Conveyor] | None = None,
+        device_bytes: int = 0,
     ) -> None:
         module = cupy()
         self._pieces, self.is_shared = pieces, sharing > 1
         host_bytes = None if host_bytes is None else host_bytes // sharing
-        self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
-        self.stream = module.cuda.Stream(non_blocking=True)
+        self._idle = _idle_streams[module.cuda.runtime.getDevice()]
+        try:
+            streams = self._idle.pop()  # another thread may have taken the last ones
+        except IndexError:
+            streams = tuple(module.cuda.Stream(non_blocking=True) for _ in range(3))
+        self._in, self._out, self.stream = self._streams = streams
         # The thread that queues all work has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) // sharing - 1))
         fillers = max(1, threads // 2)
@@ -279,6 +295,10 @@ class Conveyor:
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
         size = largest_piece(pieces)
         with self.stream:
+            # The pool cuts the arrays of all pieces from one block. It would otherwise take blocks from the driver, and
+            # at its limit return those of unsuitable sizes for each piece, in some 40 ms.
+            with suppress(module.cuda.memory.OutOfMemoryError):
+                module.empty(device_bytes, dtype=np.uint8)
             self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
         self.stream.synchronize()
         self._free_slot: list[Any] = [None] * SLOTS
@@ -292,9 +312,11 @@ class Conveyor:
         self._behind_now = 0
         self._next_to_load = 0
         self._leaving: deque[tuple[Any, Any]] = deque()
+        self._sent: deque[Any] = deque()
         self._loaded: deque[_Loaded] = deque()
         room = None if host_bytes is None else int(host_bytes * (1 - SHARE_BEHIND))
         self._filling = PoolFilling(pieces, fillers, room)  # last, as its threads may start immediately
+        held_by(self, is_leaving=True)
         self._beside = beside
         if beside is not None:
             beside.append(self)
@@ -310,6 +332,7 @@ class Conveyor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with ExitStack() as ends:  # all of them, in reverse, even after an interrupt
+            ends.callback(self._idle.append, self._streams)
             ends.callback(self._filling.let_go)
             ends.callback(self._leaving.clear)
             ends.callback(self.stream.__exit__, kind, error, trace)
@@ -329,12 +352,17 @@ class Conveyor:
         """
         for number in range(len(self._pieces)):
             loaded = self._next_piece(number)
+            if len(self._sent) == RESULTS:
+                with waiting(CALLER, "wait for results"):
+                    self._sent.popleft().synchronize()
+                self._release()
             self.stream.wait_event(loaded.event)
             with span(CALLER, f"queue piece {number}"), device_span(STREAM, f"piece {number}", self.stream):
                 compute(number, loaded.columns)
             done = cupy().cuda.Event(disable_timing=True)
             done.record(self.stream)
             self._free_slot[loaded.slot] = done
+            self._sent.append(_event(self._out))
 
     def _next_piece(self, number: int) -> _Loaded:
         """A piece whose copies are queued, with those of the next one where it is filled already."""
@@ -403,6 +431,10 @@ class Conveyor:
         gone = cupy().cuda.Event(disable_timing=True)
         gone.record(self._out)
         self._leaving.append((gone, arrays))
+        self._release()
+
+    def _release(self) -> None:
+        """Release arrays on the device whose copies are done."""
         while self._leaving and self._leaving[0][0].done:
             self._leaving.popleft()
 
@@ -416,12 +448,14 @@ class Conveyor:
         self._emptying.append(([self._writers.submit(_empty, gone, middle, targets)], pinned))
         self._behind_now += pinned.nbytes
 
-    def wait_for_results(self) -> None:
-        """Wait until no result is being copied and the device memory of results is free."""
+    def free_device_memory(self) -> bool:
+        """Wait until no result is being copied and the device memory of results is free; returns whether any was."""
+        any_left = bool(self._leaving)
         with waiting(CALLER, "wait for results"):
             while self._leaving:
                 self._leaving[0][0].synchronize()  # its arrays are released only afterwards
                 self._leaving.popleft()
+        return any_left
 
     def wait_for_targets(self) -> None:
         """Wait until all results so far, also those of the conveyors beside this one, are in their targets."""

@@ -1,15 +1,16 @@
 """Device memory: one pool with a hard limit, and the handling of exhausted memory.
 
-The pool is CuPy's default one, so that CuPy's own temporary arrays are included. If an allocation fails although the
-pool holds free blocks (fragmentation), the device is synchronised, all free blocks are returned to it, and the call is
-repeated. If that fails too, the holders of movable arrays (:class:`Holder`) move them, and the call is repeated a last
-time. Then :class:`~oocbe.errors.ResourceError` reports the bytes requested, used and allowed.
+The pool is CuPy's default one, so that CuPy's own temporary arrays are included. If an allocation fails, the call is
+repeated after each of these: arrays on their way to the host have arrived; the device is synchronised, and all free
+blocks are returned to it (against fragmentation; this takes as long as many kernels); the holders of movable arrays
+have moved them (:class:`Holder`). Then :class:`~oocbe.errors.ResourceError` reports the bytes requested, used and
+allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from threading import local
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -20,13 +21,16 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 class _Holders(local):
     """A thread's holders, which can free device memory."""
 
     def __init__(self) -> None:
-        self.found: WeakSet[Holder] = WeakSet()
+        self.leaving: WeakSet[Holder] = WeakSet()
+        self.movable: WeakSet[Holder] = WeakSet()
+        self.failures = 0
 
 
 _holders = _Holders()
@@ -66,10 +70,34 @@ def device_room() -> int:
     return limit_bytes() - used_bytes()
 
 
+def failed_allocations() -> int:
+    """Number of the calling thread's attempts that ran out of device memory and were repeated."""
+    return _holders.failures
+
+
 def free_blocks() -> None:
     """Synchronise the device and return the pool's free blocks to it."""
     cupy().cuda.Device().synchronize()
     cupy().get_default_memory_pool().free_all_blocks()
+
+
+def peak_of(call: Callable[[], Result]) -> tuple[Result, int, int]:
+    """Result of a call, the most bytes of the pool that it took at a time, and the bytes that the result takes."""
+    taken = peak = 0
+
+    class Hook(cupy().cuda.MemoryHook):  # type: ignore[misc]
+        def malloc_postprocess(self, **named: int) -> None:
+            nonlocal taken, peak
+            taken += named["mem_size"]
+            peak = max(peak, taken)
+
+        def free_postprocess(self, **named: int) -> None:
+            nonlocal taken
+            taken -= named["mem_size"]
+
+    with Hook():
+        result = call()
+    return result, peak, taken
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -78,15 +106,27 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Holder(Protocol):
-    """Owner of device arrays that can be moved off the device."""
+    """Owner of device arrays that can be moved off the device, or are on their way."""
 
     def free_device_memory(self) -> bool:
         """Free the arrays after memory has run out; returns whether there were any."""
 
 
-def held_by(holder: Holder) -> None:
-    """Register a holder for its lifetime: it is called when the calling thread runs out of device memory."""
-    _holders.found.add(holder)
+def held_by(holder: Holder, is_leaving: bool = False) -> None:
+    """Register a holder for its lifetime: it is called when the calling thread runs out of device memory.
+
+    is_leaving : its arrays are on their way, so that it is called first.
+    """
+    (_holders.leaving if is_leaving else _holders.movable).add(holder)
+
+
+def _freed(holders: WeakSet[Holder]) -> bool:
+    return sum(holder.free_device_memory() for holder in list(holders)) > 0
+
+
+def _freed_blocks() -> bool:
+    free_blocks()
+    return True
 
 
 class Retries:
@@ -102,7 +142,11 @@ class Retries:
     """
 
     def __init__(self) -> None:
-        self._failed = 0
+        self._steps: list[Callable[[], bool]] = [
+            partial(_freed, _holders.leaving),
+            _freed_blocks,
+            partial(_freed, _holders.movable),
+        ]
         self._message = ""
 
     def __enter__(self) -> None:
@@ -114,6 +158,7 @@ class Retries:
         if not isinstance(error, Exception) or not is_out_of_memory(error):
             return False
         self._message = str(error)
+        _holders.failures += 1
         return True
 
     def free_memory(self) -> None:
@@ -122,13 +167,11 @@ class Retries:
         Raises ResourceError: memory ran out although the pool had no free block, and no array on the device can be
         moved.
         """
-        free_blocks()
-        self._failed += 1
-        if self._failed == 1:
-            return
-        if self._failed == 2 and sum(holder.free_device_memory() for holder in list(_holders.found)):
-            free_blocks()
-            return
+        while self._steps:
+            if self._steps.pop(0)():
+                if not self._steps:
+                    free_blocks()  # what was moved has left free blocks of other sizes
+                return
         raise ResourceError(
             f"device memory ran out: {self._message.rstrip('.')}; used {used_bytes():,} bytes, limit "
             f"{limit_bytes():,} bytes. Use smaller tables or pieces, or raise {DEVICE_MEMORY_VARIABLE}"
