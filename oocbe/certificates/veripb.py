@@ -212,8 +212,8 @@ class ProofWriter:
             if linear.can_bind and math.prod(self._sizes[v] for v in varied.scope) <= self._most:
                 sides = ((formula.at_least[v] if c > 0 else formula.at_most[v], abs(c)) for v, c in constant.items())
                 terms = [f"{side} {amount} * +" for side, amount in sides if amount]
-                number = self._derive(f"pol {constraint} {' '.join(terms)}") if terms else constraint
-                self._add_forbidden(tuple(sorted(varied.scope)), dict(self._excluded(varied, number)))
+                reduced = self._derive(f"pol {constraint} {' '.join(terms)}") if terms else constraint
+                self._add_forbidden(tuple(sorted(varied.scope)), dict(self._excluded(varied, reduced)))
         for v in self._order or ():
             if self._contradiction is not None:
                 return 0, None
