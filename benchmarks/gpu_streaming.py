@@ -1,10 +1,11 @@
 """Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
 
-    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--kept] [--packed] [--gpus 1 2]
-        [--trace FILE]
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--own 10] [--share 8] [--pinned] [--kept] [--packed]
+        [--gpus 1 2] [--trace FILE]
 
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
-main memory; e is eliminated. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
+main memory; e is eliminated. ``--own`` is the number of values of the own variables: with 50, the result has 5.5 times
+as many rows as both tables. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
 bus carries both ways at once (measured in the same run), the time that the larger direction alone would take, and its
 share of the run's time. Some groups are checked against every combination of their rows. ``--trace`` adds a run that
 writes a trace. ``--packed`` measures the same tables packed as well: their bytes, and their time beside what the rows'
@@ -36,8 +37,8 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
-DOMAIN, OWN = 5, 10
-CHUNK_GROUPS = 1 << 20
+DOMAIN = 5
+CHUNK_ROWS = 50 << 20
 CHECKED_GROUPS = 200
 
 
@@ -63,20 +64,20 @@ def bus_bandwidth() -> float:
     return best
 
 
-def make_table(own: str, groups: int, seed: int, pinned: bool) -> Table:
-    """A sorted table in main memory: 9 of 10 rows of the complete one, values by chance."""
-    layout = Layout(("e", own, "k"), (DOMAIN, OWN, groups))
+def make_table(own: str, count: int, groups: int, seed: int, pinned: bool) -> Table:
+    """A sorted table in main memory: 9 of 10 rows of the complete one, values by chance; count : of own values."""
+    layout = Layout(("e", own, "k"), (DOMAIN, count, groups))
     shifts = [np.uint64(layout.field(name).shift) for name in layout.scope]
-    most = int(groups * DOMAIN * OWN * 0.91) + 1000
+    group_rows = DOMAIN * count
+    most, chunk = int(groups * group_rows * 0.91) + 1000, CHUNK_ROWS // group_rows
     empty: Any = cupyx.empty_pinned if pinned else np.empty
     keys, values = empty(most, np.uint64), empty(most, np.int32)
     generator = cp.random.default_rng(seed)
     rows = 0
-    for first in range(0, groups, CHUNK_GROUPS):
-        count = min(CHUNK_GROUPS, groups - first)
-        index = cp.flatnonzero(generator.random(count * DOMAIN * OWN) < 0.9).astype(np.uint64)
-        key = index % np.uint64(DOMAIN) << shifts[0] | index // np.uint64(DOMAIN) % np.uint64(OWN) << shifts[1]
-        key |= (index // np.uint64(DOMAIN * OWN) + np.uint64(first)) << shifts[2]
+    for first in range(0, groups, chunk):
+        index = cp.flatnonzero(generator.random(min(chunk, groups - first) * group_rows) < 0.9).astype(np.uint64)
+        key = index % np.uint64(DOMAIN) << shifts[0] | index // np.uint64(DOMAIN) % np.uint64(count) << shifts[1]
+        key |= (index // np.uint64(group_rows) + np.uint64(first)) << shifts[2]
         value = generator.integers(0, 1 << 20, len(key), dtype=np.int32)
         key.get(out=keys[rows : rows + len(key)])
         value.get(out=values[rows : rows + len(key)])
@@ -110,6 +111,7 @@ def check(f: Table, g: Table, result: Table, groups: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, default=1e9, help="of each table")
+    parser.add_argument("--own", type=int, default=10, help="values of the variable that a table does not share")
     parser.add_argument(
         "--share", type=float, default=8, help="the device may use so small a part of the inputs' bytes"
     )
@@ -120,9 +122,9 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[None], help="numbers of GPUs")
     parser.add_argument("--trace", type=Path, help="write a trace of one more run")
     arguments = parser.parse_args()
-    groups = int(arguments.rows / (DOMAIN * OWN * 0.9))
+    groups = int(arguments.rows / (DOMAIN * arguments.own * 0.9))
     bus = bus_bandwidth()
-    f, g = (make_table(own, groups, seed, arguments.pinned) for own, seed in (("a", 1), ("b", 2)))
+    f, g = (make_table(name, arguments.own, groups, seed, arguments.pinned) for name, seed in (("a", 1), ("b", 2)))
     bytes_in = f.nbytes + g.nbytes
     pool = cp.get_default_memory_pool()
     pool.free_all_blocks()
