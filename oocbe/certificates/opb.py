@@ -21,7 +21,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint
@@ -93,8 +92,8 @@ class Formula:
         for function in problem.functions:
             self._add_function(function)
         for constraint in problem.constraints:
-            listed = _listed(constraint.tuples)
-            self._forbid(constraint.scope, self._excluded(constraint.scope, listed) if constraint.allowed else listed)
+            scope, listed = self._listed(constraint)
+            self._forbid(scope, self._excluded(scope, listed) if constraint.allowed else listed)
         self.linear: list[tuple[LinearConstraint, int]] = []
         for linear in problem.linear_constraints:
             terms = [
@@ -225,6 +224,11 @@ class Formula:
         self._count(math.prod(shape))
         return list(itertools.product(*map(range, shape)))
 
+    def _listed(self, part: Function | Constraint) -> tuple[Row, list[Row]]:
+        """Scope and rows without the variables that have one value: each step of an elimination would take them on."""
+        places = [i for i, v in enumerate(part.scope) if self.problem.sizes[v] > 1]
+        return tuple(part.scope[i] for i in places), list(map(tuple, part.tuples[:, places].tolist()))
+
     def _excluded(self, scope: Row, listed: list[Row]) -> list[Row]:
         known = set(listed)
         return [row for row in self._all_rows(scope) if row not in known]
@@ -241,7 +245,7 @@ class Formula:
             self.forbidden.append((own, clauses))
 
     def _add_function(self, function: Function) -> None:
-        scope, rows, default = function.scope, _listed(function.tuples), function.default
+        (scope, rows), default = self._listed(function), function.default
         costs = [self._exact(value) for value in function.values.tolist()]
         least = min(costs, default=math.inf)
         if len(rows) < math.prod(self._shape(scope)):
@@ -287,10 +291,6 @@ class Formula:
             return None
         self.most = most
         return self._add(" ".join([*(f"-{c} {name}" for name, c in self.objective.items()), f">= {-most}"]))
-
-
-def _listed(tuples: NDArray[np.int64]) -> list[Row]:
-    return list(map(tuple, tuples.tolist()))
 
 
 def exact(number: float) -> Decimal:
