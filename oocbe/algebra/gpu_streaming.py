@@ -271,9 +271,9 @@ class PlainResult:
     def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
         self._layout, self._is_sorted = layout, is_sorted
         self._dtypes = [np.dtype(np.uint64)] * layout.words + [dtype]
-        self._kept = kept_columns(self._dtypes)
+        self._kept: ColumnPool | None = None
         self._pooled: PooledColumns | None = None
-        self._columns = self._kept.columns if self._kept else []
+        self._columns: list[NDArray[Any]] = []
         self._rows = 0
 
     def _fresh_columns(self) -> list[NDArray[Any]]:
@@ -283,8 +283,11 @@ class PlainResult:
 
     def _begin(self, expected: int) -> None:
         """Take memory for the first rows, of approximately so many."""
-        self._pooled = PooledColumns.expecting([expected] * len(self._dtypes), self._dtypes)
-        self._columns = self._pooled.columns if self._pooled else self._fresh_columns()
+        self._kept = kept_columns(self._dtypes)
+        if not self._kept:
+            self._pooled = PooledColumns.expecting([expected] * len(self._dtypes), self._dtypes)
+        memory = self._kept or self._pooled
+        self._columns = memory.columns if memory else self._fresh_columns()
 
     def prepared(self, keys: Any, values: Any) -> DeviceRows:
         """A result, keys uint64 (words, rows) and values (rows,) on the device, as it leaves it."""

@@ -189,16 +189,21 @@ def test_the_block_opened_last_counts_in_whatever_order_they_end(monkeypatch):
     assert kept_columns(KEPT) is None
 
 
-def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch):
+def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch, tune):
+    """And that of the sample by which pieces are measured."""
+    tune(least_device_piece_rows=0)
     tried = []
 
     class Pieces:
         def __init__(self, plan, dtype, result):
             self.result, self.dtype = result, dtype
 
+        def row_bytes(self):
+            tried.append("sample")
+
         def over(self, pieces, numbers, device_bytes):
             tried.append(self.dtype)
-            if len(tried) == 1:
+            if len(tried) == 2:
                 raise gpu_streaming._WiderError(np.dtype(np.int64))
             self.result.take(LateConveyor(), (np.zeros((1, 3), np.uint64), np.zeros(3, np.int64)))
             return self.dtype
@@ -210,7 +215,7 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
     cuts = SortedCuts((table,), ("a",), ("a",))
     step = SimpleNamespace(layout=LAYOUT, is_sorted=True, semiring=MAX_SUM, dtype_of=lambda extents: np.dtype(np.int32))
     found = gpu_streaming.DevicePlan((table,), cuts, step, None).to_memory()
-    assert tried == [np.int32, np.int64]
+    assert tried == ["sample", np.int32, np.int64]
     assert lies_in(found.values, region)
 
 
