@@ -420,6 +420,10 @@ MOST_BYTES = 1 << 29
 MEASURED = 16
 """Tables so many times as long as a sample have the size of their pieces measured by one."""
 
+MOST_PARTS = 16
+"""Most parts of a piece before any is tried, after a smaller one had no room. A group with far more results than others
+has none in a small piece either, and pieces of that size would take their launches' time."""
+
 FRAGMENTED = 1.1
 """Memory of the pool beside what is in use: blocks of earlier pieces of slightly other sizes."""
 
@@ -474,10 +478,10 @@ class DevicePlan:
             sample = PiecesThroughDevice(self, self.dtype, kind(step.layout, self.dtype, step.is_sorted))
             row_bytes = sample.row_bytes()
         pieces = self.cuts.fitting(whole, piece_rows or rows_a_piece(self.tables, row_bytes=row_bytes))
-        most_rows = max((cut.rows for cut in pieces), default=0)
-        device_bytes = (
-            int(min(device_room(), edge_bytes(self.tables) + row_bytes * most_rows)) if row_bytes and pieces else 0
-        )
+        device_bytes = 0
+        if row_bytes and pieces:
+            needed = edge_bytes(self.tables) + row_bytes * max(cut.rows for cut in pieces)
+            device_bytes = int(max(0, min(device_room(), needed)))
 
         def attempt(numbers: Sequence[int]) -> Streamable:
             dtype = self.dtype
@@ -637,15 +641,16 @@ class PiecesThroughDevice:
         found = [] if cut is None else self._columns_of(cut)
         if cut is None or not all(isinstance(column, np.ndarray) for column in found):
             return None
-        columns = [cupy().asarray(column) for column in found]
-        while True:
-            try:
-                result, peak, kept = peak_of(lambda: self._result.prepared(*self._try(self._parts(cut, columns))))
-                break
-            except _WiderError as wider:
-                self._step = replace(self._step, dtype=wider.dtype)  # type: ignore[type-var]
-            except ResourceError:
-                return inf
+        try:
+            columns = [with_retry(cupy().asarray)(column) for column in found]
+            while True:
+                try:
+                    result, peak, kept = peak_of(lambda: self._result.prepared(*self._try(self._parts(cut, columns))))
+                    break
+                except _WiderError as wider:
+                    self._step = replace(self._step, dtype=wider.dtype)  # type: ignore[type-var]
+        except ResourceError:
+            return inf
         del result
         # Two pieces of inputs, the computation of one, and the result before it on its way to the host.
         arrived = sum(table.nbytes for table in self._tables) / sum(table.rows for table in self._tables)
@@ -695,7 +700,7 @@ class PiecesThroughDevice:
             finally:
                 # A failure takes as long as many pieces: later ones of this size are cut before an attempt.
                 if failed_allocations() > before:
-                    self._most_rows = min(self._most_rows, -(-cut.rows // 2))
+                    self._most_rows = min(self._most_rows, max(-(-cut.rows // 2), -(-whole.rows // MOST_PARTS)))
 
         cuts = [whole] if whole.rows <= self._most_rows else self._cuts.fitting(whole, int(self._most_rows))
         for cut in cuts:

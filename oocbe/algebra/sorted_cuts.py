@@ -81,14 +81,14 @@ class SortedCuts:
         return self._between(cut, low, middle), self._between(cut, middle, high)
 
     def sample(self, rows: int) -> RowRanges | None:
-        """A piece of some rows, from a third of the first table on; None where more than four times as many stay
-        together."""
+        """A piece of some rows, from a third of the first table on; None where this gives none of a quarter to four
+        times as many, as rows of a large group stay together."""
         cut = self.whole()
         first = cut.high[0] // 3
         last = min(cut.high[0] - 1, first + max(1, rows * cut.high[0] // cut.rows))
         low, high = (self._keys[0].place(self._unit_of(row), 0, cut.high[0]) for row in (first, last))
         part = self._between(cut, low, high)
-        return None if part.is_empty or part.rows > 4 * rows else part
+        return None if part.is_empty or not rows <= 4 * part.rows <= 16 * rows else part
 
     def fitting(self, cut: RowRanges, rows: int, room: int | None = None) -> list[RowRanges]:
         """The cut in pieces of at most so many rows, where they can be cut, alike in size; empty ones are left out.

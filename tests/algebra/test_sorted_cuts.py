@@ -149,6 +149,15 @@ def test_chunks_are_kept_only_while_a_table_on_disk_is_cut_and_as_there_is_room(
     assert all(reference() is None for reference in chunks_read)
 
 
+@pytest.mark.parametrize(("rows", "found"), [(1, 1), (4, 1), (100, None)])
+def test_a_sample_has_about_as_many_rows_as_asked_for(rows, found):
+    """Of one row, behind which a large group begins, the memory of arrays of any size would be taken for its own."""
+    groups = np.repeat([0, 1, 2], [4000, 1, 8000])
+    table = Table.from_rows({"a": 8000, "k": 3}, np.stack([np.arange(12001) % 8000, groups], axis=1), groups)
+    sample = SortedCuts((table,), ("k",), ("k",)).sample(rows)
+    assert sample is None if found is None else sample.rows == found
+
+
 def test_no_more_is_read_once_a_chunk_was_found_damaged(chunks_read, monkeypatch, tmp_path):
     monkeypatch.setenv("OOCBE_THREADS", "1")
     stored = StoredTable.save(tmp_path / "t", random_table(SHAPES[0][0], 3000, 5), chunk_rows=17)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -194,6 +197,51 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
         join_maximise(first, second, "e", backend="cpu"),
     )
     assert 0 < len(refused) <= 6, "later pieces are cut before they are tried, on each device"
+
+
+def test_a_group_without_room_has_later_pieces_cut_in_few_parts(device, monkeypatch):
+    """In parts as small as the last that failed, 400 groups would be computed one by one."""
+    scopes = {"e": 3, "a": 4, "k": 400}, {"b": 6, "e": 3, "k": 400}
+    first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(scopes))
+    first.values[0] = 1 << 20
+    attempt, sizes, refused = PiecesThroughDevice._try, [], []
+
+    def narrow(self, tables):
+        sizes.append(sum(table.rows for table in tables))
+        if sizes[-1] > 15 and any((table.values == 1 << 20).any() for table in tables):
+            refused.append(1)
+            raise ResourceError("no room")
+        return attempt(self, tables)
+
+    monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
+    monkeypatch.setattr(gpu_streaming, "failed_allocations", lambda: len(refused))
+    same_table(plan([first, second], "e").to_memory(1000), join_maximise(first, second, "e", backend="cpu"))
+    assert len(refused) > 3
+    assert len(sizes) < 100
+
+
+def test_a_sample_that_the_device_has_no_room_for_has_the_smallest_pieces(device, monkeypatch, tune):
+    """Its upload ended the operation, also where another device had room."""
+
+    def full(column):
+        raise MemoryError("out of device memory")
+
+    @contextmanager
+    def refused():
+        try:
+            yield
+        except MemoryError as error:
+            raise ResourceError(str(error)) from None
+
+    monkeypatch.setattr("oocbe.kernels.cuda.device.cupy", lambda: SimpleNamespace(asarray=full))
+    monkeypatch.setattr(gpu_streaming, "with_retry", lambda call: refused()(call))
+    tables = [random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0])]
+    tune(least_device_piece_rows=100)
+    way = plan(tables, "e")
+    result = PlainResult(way.step.layout, way.dtype, way.step.is_sorted)
+    assert PiecesThroughDevice(way, way.dtype, result).row_bytes() == inf
+    monkeypatch.setattr(gpu_streaming, "device_room", lambda: 1 << 20)
+    assert gpu_streaming.rows_a_piece(tables, row_bytes=inf) == 100
 
 
 def test_rows_that_stay_together_and_find_no_room_are_named(device, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -147,6 +148,26 @@ def test_only_holders_of_the_thread_that_ran_out_are_asked(monkeypatch, has_more
         with pytest.raises(ResourceError, match="no room; used 5 bytes, limit 7 bytes"):
             call()
         assert len(calls) == 2
+
+
+def test_an_allocation_that_failed_takes_no_memory(monkeypatch):
+    hooks = []
+
+    class Hook:
+        def __enter__(self):
+            hooks.append(self)
+
+        def __exit__(self, *_):
+            hooks.clear()
+
+    def call():
+        for pointer, nbytes in ((0, 1000), (1, 30), (2, 50)):  # CuPy reports 0 where it raises an error
+            hooks[0].malloc_postprocess(mem_size=nbytes, mem_ptr=pointer)
+        hooks[0].free_postprocess(mem_size=30, mem_ptr=1)
+        return "result"
+
+    monkeypatch.setattr(memory, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(MemoryHook=Hook)))
+    assert memory.peak_of(call) == ("result", 80, 50)
 
 
 def groups_of(groups: int, own: str, each: int) -> Table:

@@ -50,7 +50,7 @@ struct Bounds {
     const wide *totals; // (items,): bound on each item, least values included; unused for leaves
 };
 
-// Arguments of the kernels. All members are 8 bytes wide, or structs of such: the host fills them by name (structs.py).
+// Arguments of the kernels. All members are 8 bytes wide, or structs of such: the host fills them by name (modules.py).
 struct Level {
     const u64 *tables;          // (tables, 3): address of keys, rows, address of values
     const u64 *parts;           // (parts, 3): table, word, shift; parts of this level

@@ -88,7 +88,7 @@ def peak_of(call: Callable[[], Result]) -> tuple[Result, int, int]:
     class Hook(cupy().cuda.MemoryHook):  # type: ignore[misc]
         def malloc_postprocess(self, **named: int) -> None:
             nonlocal taken, peak
-            taken += named["mem_size"]
+            taken += named["mem_size"] if named["mem_ptr"] else 0  # else it failed
             peak = max(peak, taken)
 
         def free_postprocess(self, **named: int) -> None:
