@@ -21,8 +21,16 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = oocbe.colour  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("module", ["oocbe", "oocbe.cli.main"])
-def test_import_loads_nothing_heavy(module: str) -> None:
-    code = f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("oocbe", HEAVY),
+        ("oocbe.cli.main", HEAVY),
+        ("oocbe.api.tasks.verbs, oocbe.formats.registry", ("numba", "scipy")),
+    ],
+)
+def test_import_loads_nothing_heavy(module: str, heavy: tuple[str, ...]) -> None:
+    """What reads a model compiles nothing yet, so that a malformed file is refused at once."""
+    code = f"import sys, {module}; print(*[m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

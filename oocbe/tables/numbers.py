@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
-from oocbe.kernels.cpu.threads import row_ranges, run_all
 from oocbe.model.infeasible import feasible_mask, infeasible_value, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 
@@ -124,6 +123,8 @@ def extremes(values: Any) -> tuple[float, float]:
     """Least and greatest of at least one value, in main or device memory; both are NaN if any value is."""
     if not isinstance(values, np.ndarray) or not values.flags.c_contiguous or values.size <= EXTREMES_ROWS:
         return float(values.min()), float(values.max())
+    from oocbe.kernels.cpu.threads import row_ranges, run_all
+
     flat = values.reshape(-1)
     # In parts that stay in a core's cache between the two passes.
     ranges = row_ranges(len(flat), EXTREMES_ROWS)

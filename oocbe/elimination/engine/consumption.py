@@ -22,17 +22,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.engine.factors import LOOKUP_BITS
-from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, Field, bits_for
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
 
 TABULATED_BITS = LOOKUP_BITS
 """Maximum index bits of linear constraints that are enforced as packed constraints."""
@@ -214,6 +216,8 @@ def consumption_arrays(
     prices : contribution of a unit of each constraint to bounds; empty if nothing is pruned.
     dtype : of the bounds, int64 or float64. one : neutral value of the messages' dtype.
     """
+    from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
+
     unit_key, unit_value = np.zeros(1, dtype=np.uint64), np.array([one])
     if consumption is None:
         none, free = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=dtype)
