@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.inputs import arrange, check_pair, joined_dtype, match, reduced_dtype, without_lonely
+from oocbe.algebra.inputs import arrange, check_pair, match, without_lonely
 from oocbe.algebra.out_of_core.context import (
     ExecutionContext,
     OperationPiece,
@@ -42,6 +42,7 @@ from oocbe.algebra.out_of_core.context import (
     cost_of,
     join_cost,
 )
+from oocbe.algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.errors import ResourceError
 from oocbe.execution.partition import JoinInput, ScratchFile, parts
 from oocbe.execution.sources import Source

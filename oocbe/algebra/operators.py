@@ -28,17 +28,10 @@ from numpy.typing import NDArray
 from oocbe.algebra.complete_tables.conversion import in_memory
 from oocbe.algebra.elimination import Join, JoinElimination, MarginalisationStep, has_duplicates, split_key_word
 from oocbe.algebra.gpu_streaming import DevicePlan, known_extent
-from oocbe.algebra.inputs import (
-    Execution,
-    ExecutionSettings,
-    check_pair,
-    check_result,
-    check_values,
-    choose_kernels,
-    distributes,
-)
+from oocbe.algebra.inputs import Execution, ExecutionSettings, check_pair, check_result, check_values, choose_kernels
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step, extent_of
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
+from oocbe.algebra.ranges import distributes
 from oocbe.errors import ModelError, UsageError
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_for

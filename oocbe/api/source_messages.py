@@ -128,7 +128,7 @@ class Message:
 
         Raises ValueRangeError: a value beyond 64-bit integers, or outside the range of its floats.
         """
-        from oocbe.algebra.inputs import joined_dtype
+        from oocbe.algebra.ranges import joined_dtype
 
         places = self._places(columns, len(values))
         if self.cells is None or not len(self.cells):
