@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -479,7 +479,7 @@ class DevicePlan:
             row_bytes = sample.row_bytes()
         pieces = self.cuts.fitting(whole, piece_rows or rows_a_piece(self.tables, row_bytes=row_bytes))
         device_bytes = 0
-        if row_bytes and pieces:
+        if row_bytes and isfinite(row_bytes) and pieces:
             needed = edge_bytes(self.tables) + row_bytes * max(cut.rows for cut in pieces)
             device_bytes = int(max(0, min(device_room(), needed)))
 

@@ -6,10 +6,10 @@ the run: four loads, additions and maxima for one load and store of the accumula
 keeps the cells of all combinations in the second-level cache, where other runs that share them hit, as in a product of
 matrices.
 
-A run has some of the result's axes. Other functions are copied (transposed, or repeated
-along absent axes), as is the result if its order differs. Candidates for the run are the result's fastest axes, and for
-each set of functions the axes of exactly these, in the order of the result and in that of the largest function. The
-candidate with the lowest estimated cost is used.
+A run has some of the result's axes. Other functions are copied (transposed, or repeated along absent axes), as is the
+result if its order differs. Candidates for the run are the result's fastest axes, and for each set of functions the
+axes of exactly these, in the order of the result and in that of the largest function. The candidate with the lowest
+estimated cost is used.
 """
 
 from __future__ import annotations
