@@ -42,7 +42,7 @@ from oocbe.algebra.complete_tables.conversion import (
     rows_in_memory,
     transposed,
 )
-from oocbe.algebra.inputs import Execution
+from oocbe.algebra.inputs import Execution, check_form
 from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.errors import ValueRangeError
 from oocbe.execution.sources import source_of
@@ -401,6 +401,7 @@ def to_complete(
     >>> to_complete(Table.from_rows({"x": 2}, [[1]], [5])).to_dict()
     {(1,): 5}
     """
+    check_form(table)
     settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
@@ -439,6 +440,7 @@ def to_rows(
     >>> to_rows(CompleteTable.from_array("x", [3.0, float("-inf")])).to_dict()
     {(0,): 3.0}
     """
+    check_form(table)
     settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:

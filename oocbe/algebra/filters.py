@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
-from oocbe.algebra.inputs import choose_kernels
+from oocbe.algebra.inputs import check_form, choose_kernels
 from oocbe.kernels import backend_named
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.tracing.recorder import phase
@@ -79,6 +79,7 @@ def semi_join(
 
 
 def _by_rows(table: AnyTable) -> Table | StoredTable:
+    check_form(table)
     return table if isinstance(table, Table | StoredTable) else rows_in_memory(table)
 
 

@@ -30,7 +30,7 @@ from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Combination
-from oocbe.model.settings.option_values import parse_bytes, parse_workers
+from oocbe.model.settings.option_values import parse_bytes, parse_count, parse_workers
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
@@ -103,6 +103,10 @@ class Execution:
     piece_rows: int | None = None
     backend: Backend | str | None = None
 
+    def __post_init__(self) -> None:
+        if self.piece_rows is not None:
+            object.__setattr__(self, "piece_rows", parse_count("piece_rows", self.piece_rows))
+
     @property
     def wanted(self) -> bool:
         """Whether a table is to be written; UsageError where settings are given without one."""
@@ -158,16 +162,21 @@ def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTa
     return PlacedTables(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
 
 
+def check_form(table: object) -> None:
+    """Refuse an argument that is no table (UsageError)."""
+    if isinstance(table, str | Path):
+        raise UsageError(f"{table}: a path, and no table; open it: oocbe.StoredTable.open({str(table)!r})")
+    if not hasattr(table, "layout"):
+        raise UsageError(f"an operator takes tables, not {type(table).__name__}; make one (oocbe.Table.from_arrow)")
+
+
 def check_values(*tables: AnyTable) -> None:
     """Refuse what is no table (UsageError), and numbers in memory that none can hold (:mod:`oocbe.tables.numbers`).
 
     What is packed or on disk was refused when it was packed or written.
     """
     for table in tables:
-        if isinstance(table, str | Path):
-            raise UsageError(f"{table}: a path, and no table; open it: oocbe.StoredTable.open({str(table)!r})")
-        if not hasattr(table, "layout"):
-            raise UsageError(f"an operator takes tables, not {type(table).__name__}; make one (oocbe.Table.from_arrow)")
+        check_form(table)
         if isinstance(table, Table | CompleteTable):
             kind = "table" if isinstance(table, Table) else "complete table"
             check_numbers(f"{kind} over {table.scope}", table.values, table.semiring)

@@ -35,6 +35,7 @@ from oocbe.algebra.ranges import distributes
 from oocbe.errors import ModelError, UsageError
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_for
+from oocbe.model.model_checks import as_tuple
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.memory import MemoryLimit
@@ -188,7 +189,7 @@ def run(variables: str | Sequence[str], tables: Sequence[AnyTable], settings: Ex
     known = [field.name for field in fields(Execution)]
     if unknown := sorted(settings.keys() - known):
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}; settings of operators: {', '.join(known)}")
-    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
+    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(as_tuple("variables", variables)))
     execution = Execution(**settings)
     limit = parse_bytes("memory", execution.memory)
     with MemoryLimit(default_memory_limit() if limit is None else limit):

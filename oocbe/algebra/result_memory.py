@@ -60,7 +60,7 @@ def result_memory(size: int | str) -> Iterator[None]:
     """
     from oocbe.kernels.cuda.transfer.pinned import pinned_region
 
-    nbytes = parse_bytes("the memory for results", size) or 0
+    nbytes = parse_bytes("the memory for results", "" if size is None else size) or 0
     room = default_memory_limit() - resident_memory()
     if nbytes > room:
         raise ResourceError(

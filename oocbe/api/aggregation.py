@@ -20,7 +20,7 @@ import numpy as np
 from oocbe.api.source_messages import ROW_VALUES, Explain, Reading, reduced
 from oocbe.errors import ModelError, ResourceError, UsageError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
-from oocbe.model.settings.option_values import parse_backend
+from oocbe.model.settings.option_values import parse_backend, parse_boolean
 from oocbe.runtime.framed import pyarrow
 from oocbe.tables.arrow import from_labels
 from oocbe.tables.columns import Domain, layout_for
@@ -132,6 +132,7 @@ def aggregate(
         len(asked) > 1 or top is not None or any(p.other or len(p.parts) > 1 for p in asked.values())
     ):
         raise UsageError("aggregate: output: several aggregates are returned in memory; ask for one at a time")
+    drop_nulls = parse_boolean("drop_nulls", drop_nulls)
     with sparing(), ExitStack() as closed:
 
         @cache
@@ -408,7 +409,9 @@ def _contracted(
 ) -> Any:  # fmt: skip
     """The aggregate of the join of tables, as a table over the groups."""
     is_one = len(tables) == 1 and isinstance(tables[0], Table) and tables[0].is_sorted
-    if is_one and set(tables[0].scope) == set(groups) and output is None and not explain:
+    if is_one and set(tables[0].scope) == set(groups) and output is None:
+        if explain:
+            explain(f"  one table with a row for each of {tables[0].rows} groups: no step")
         return tables[0]
     from oocbe.api.contraction import Contractions, EinsumExpression, path_of  # and with it the compiled loops
 

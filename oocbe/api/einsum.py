@@ -29,6 +29,7 @@ from oocbe.api.contraction import (
 from oocbe.errors import ResourceError, UsageError
 from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
+from oocbe.model.settings.option_values import parse_boolean
 from oocbe.tables.common_domains import limit_of
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
@@ -96,6 +97,7 @@ def einsum(
     label = _labelling(arrays, parsed.output)
     named = zip(arrays, parsed.operands, strict=True)
     arrays = [_as_operand(a.transpose(*names).data) if _is_labelled(a) else a for a, names in named]
+    return_argmax = parse_boolean("return_argmax", return_argmax)
     if return_argmax and not (chosen.selects and all(isinstance(a, np.ndarray) for a in arrays)):
         raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
     limit, is_boolean = limit_of(memory), semiring == "or-and"

@@ -13,7 +13,7 @@ from oocbe.elimination.observer import Observer, check_observer
 from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
-from oocbe.model.settings.option_values import parse_seconds
+from oocbe.model.settings.option_values import parse_boolean, parse_seconds
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.memory import MemoryLimit
@@ -173,7 +173,7 @@ def bound(
     UnsupportedError : a semiring that does not select, or negative factors. ResourceError : no z fits the memory limit.
     LimitError : the time limit passed before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
-    settings = settings_from(options, overrides, observer)
+    settings, cost_shifting = settings_from(options, overrides, observer), parse_boolean("cost_shifting", cost_shifting)
     wanted = list(z) if isinstance(z, Iterable) and not isinstance(z, str) else [z]
 
     def work(loaded: Problem) -> BoundResult:
@@ -235,13 +235,12 @@ def propagate(
     FormatError, UnsupportedError : the file.
     """
 
-    def read(given: Model | str | Path) -> Model:
-        from oocbe.formats import Model, read_model
-        from oocbe.formats.networks import problem_of
+    probe = parse_boolean("probe", probe)
 
-        if isinstance(given, str | Path):
-            return read_model(given)
-        return given if isinstance(given, Model) else problem_of(given)
+    def read(given: Model | str | Path) -> Model:
+        from oocbe.formats.registry import model_of, read_model
+
+        return read_model(given) if isinstance(given, str | Path) else model_of(given)
 
     def work(model: Model) -> PropagationResult:
         from oocbe.propagation.propagate import propagate as run

@@ -115,6 +115,7 @@ def to_pyagrum(problem: Problem) -> Any:
     ------
     UnsupportedError : it is no belief network (the message says why). UsageError : pyAgrum is not installed.
     """
+    problem = problem_of(problem)
     made, variables, gum = conditionals(problem), problem.variables, _library("pyagrum", "to_pyagrum")
     network = gum.BayesNet(problem.name)
     for v in variables:
@@ -131,6 +132,7 @@ def to_pyagrum(problem: Problem) -> Any:
 
 def to_pgmpy(problem: Problem) -> Any:
     """The ``DiscreteBayesianNetwork`` of pgmpy of a belief network; parameter and errors as of :func:`to_pyagrum`."""
+    problem = problem_of(problem)
     made, variables = conditionals(problem), problem.variables
     model = _library("pgmpy.models", "to_pgmpy").DiscreteBayesianNetwork()
     model.name = problem.name

@@ -33,6 +33,7 @@ from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.memory import REMEDY, MemoryLimit
 from oocbe.runtime.memory import current as current_limit
+from oocbe.runtime.urls import refuse_url
 
 Model: TypeAlias = Problem | LinearSystem | CompactProblem | Dcop
 """Content of a file: a problem, a linear system, a problem with short tables and parts that were not read, or a
@@ -251,7 +252,7 @@ def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> 
             what, format = None, "cfn"
     if what is not None:
         raise UsageError(f"{path}: this is {what}")
-    chosen = _format_of(path, format)
+    chosen = format_of(path, format)
     text = Text(path, read_bytes(path, max_bytes, may_wait=True) if content is None else content)
     if len(text) == 0:
         raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
@@ -285,7 +286,9 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     ValueRangeError : a value or sum leaves the format's range.
     UsageError : unknown format, or a place that cannot be written.
     """
-    chosen = _format_of(path, format)
+    refuse_url(path, "a problem")
+    chosen = format_of(path, format)
+    model = model_of(model)
     (model.problem if isinstance(model, Dcop | CompactProblem) else model).refuse_question(f"the file {path}")
     with error_context(path, "writing"):
         if chosen.render_system is not None and isinstance(model, LinearSystem):
@@ -301,9 +304,16 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     write_bytes(path, content.encode("utf-8"))
 
 
+def model_of(given: Any) -> Model:
+    """A model as it is, or the problem of a network of pyAgrum or pgmpy; UsageError for anything else."""
+    from oocbe.formats.networks import problem_of
+
+    return given if isinstance(given, Model) else problem_of(given)
+
+
 def writes_systems(path: str | Path, format: str | None = None) -> bool:
     """Whether what is written to a path is a linear system as it was read, with reals and without a need for bounds."""
-    return _format_of(path, format).render_system is not None
+    return format_of(path, format).render_system is not None
 
 
 def is_problem_file(path: Path) -> bool:
@@ -312,7 +322,8 @@ def is_problem_file(path: Path) -> bool:
     return suffix in _OTHER_SUFFIXES or suffix in formats()
 
 
-def _format_of(path: str | Path, name: str | None) -> Format:
+def format_of(path: str | Path, name: str | None) -> Format:
+    """The format of a name, or of a path's suffix; UsageError: neither is known."""
     wanted = name if name is not None else without_compression(path).suffix.lstrip(".").lower()
     wanted = _OTHER_SUFFIXES.get(wanted, wanted)
     own = next((f for f in _FORMATS if f.name == wanted), None)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
 from oocbe.formats.bif import conditionals
+from oocbe.formats.networks import problem_of
 from oocbe.junction_trees.case_sweeps import expected_counts, functions_of
 from oocbe.junction_trees.compiled import LEAST_WEIGHT, CompiledTree, assembled
 from oocbe.junction_trees.evidence import Likelihoods, case_of, cases_of
@@ -58,6 +59,7 @@ def fit_tables(
     for name, number in (("rounds", rounds), ("tolerance", tolerance), ("prior", prior)):
         if not 0 <= number < np.inf:
             raise UsageError(f"{name}: {number!r} is not a finite number from 0")
+    network = problem_of(network)
     scopes, tables = zip(*conditionals(network), strict=True)
     known, course, tree = cases_of(network, cases, likelihood), list[float](), None
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,9 @@ class Function:
         unless ``infeasible`` is NaN.
         """
         dense = as_values(f"function over {scope}: values", array)
+        given: object = infeasible
+        if not isinstance(given, Real | None):
+            raise ModelError(f"function over {scope}: infeasible must be a number, not {infeasible!r:.100}")
         keep = ~np.isinf(dense)
         if infeasible is not None:
             keep &= ~np.isnan(dense) if infeasible != infeasible else dense != infeasible

@@ -34,7 +34,7 @@ from oocbe.model.model_checks import (
     check_all_tuples,
     check_scope,
 )
-from oocbe.model.names import assignment_of, indices_of
+from oocbe.model.names import assignment_of, indices_of, items_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring, semiring_of
@@ -270,7 +270,7 @@ class Problem(Shown, FileNotes):
 
     def with_values(self, values: Mapping[int, int]) -> Problem:
         """The same for value indices by variable index, which must be valid."""
-        fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in values.items())
+        fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in items_of(values))
         return replace(self, constraints=self.constraints + fixed)
 
     @property

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
-from oocbe.model.model_checks import as_integer
+from oocbe.model.model_checks import as_integer, as_tuple
 from oocbe.model.semiring import Semiring
 
 Label: TypeAlias = str | int | bool
@@ -180,6 +180,7 @@ class Layout:
             if missing:
                 raise ModelError(f"assignment without a value for {missing[0]}; the table is over {self.scope}")
             assignment = [assignment[name] for name in self.scope]
+        assignment = as_tuple(f"an assignment to {self.scope}", assignment)
         if len(assignment) != len(self.scope):
             raise ModelError(f"{len(assignment)} values for the {len(self.scope)} variables of {self.scope}")
         try:
@@ -216,6 +217,7 @@ class Layout:
 
     def select(self, names: Sequence[str]) -> Layout:
         """Layout of the given variables of this scope, in the order given."""
+        names = as_tuple("variables", names)
         return Layout.of(names, [self.sizes[self.place(n)] for n in names], self)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.errors import ModelError, UsageError
+from oocbe.model.settings.option_values import parse_boolean
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.temporary_names import LOCK_NAME, replace, temporary_beside
@@ -117,7 +118,7 @@ class WrittenRows(NamedTuple):
 
 def write_parquet(rows: WrittenRows, path: str | Path, overwrite: bool) -> Path | str:
     """Write a table; see :meth:`oocbe.Table.to_parquet`."""
-    arrow = pyarrow()
+    arrow, overwrite = pyarrow(), parse_boolean("overwrite", overwrite)
     if isinstance(place := place_named(path), ObjectPath):
         return _write_to_store(rows, place, overwrite)
     target, layout, rows_per_file = Path(path), rows.layout, rows.rows_per_file

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
+from oocbe.model.settings.option_values import parse_boolean
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline
@@ -444,7 +445,7 @@ def source_of(
     own = {name: key for name, key in (keys or {}).items() if key[0] in columns}
     if taken := sorted(set(own).intersection(columns)):
         raise ModelError(f"{data.what}: keys: there is a column {taken[0]!r} already; give the key another name")
-    return ColumnSource(data, columns, drop_nulls, own)
+    return ColumnSource(data, columns, parse_boolean("drop_nulls", drop_nulls), own)
 
 
 def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSource]) -> None:

@@ -26,6 +26,7 @@ from oocbe.kernels.cpu.threads import run_all
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.option_values import parse_boolean
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.faults import fault_point
@@ -88,7 +89,7 @@ class FolderWriter:
         self._budget = settings.get("budget") or DiskBudget(self.path.parent)
         self._is_durable = not self._budget.is_scratch  # forced to disk before publication
         self._manifest_bytes = 0
-        self._overwrite = settings.get("overwrite", False)
+        self._overwrite = parse_boolean("overwrite", settings.get("overwrite", False))
         self._published = False
         self._temporary = ExitStack()
 

@@ -146,6 +146,7 @@ def test_a_prior_brings_back_rows_of_probability_0():
 @pytest.mark.filterwarnings("ignore:.*likelihood divergence")  # its last round, by rounding
 def test_pyagrum_finds_the_same():
     gum, pandas = pytest.importorskip("pyagrum"), pytest.importorskip("pandas")
+    gum.initRandom(1)  # a fifth of its random starts ends in another optimum, or in an error
     problem = network()
     cases = cases_with_gaps(problem, 1000, 0.2)
     fitted, _ = oocbe.fit_tables(problem, cases, rounds=500, tolerance=0.0)

@@ -22,6 +22,10 @@ def problem(variables: Any = PAIR, costs: Any = COSTS, scope: Any = (0, 1), **mo
     return oocbe.Problem(variables, [oocbe.Function.from_array(scope, costs)], **more)
 
 
+def table() -> oocbe.Table:
+    return oocbe.Table.from_rows({"a": 2, "b": 2}, [[0, 1], [1, 1]], [4, 5])
+
+
 def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_converted() -> None:
     made = problem(variable for variable in PAIR)
     assert made.variables == PAIR
@@ -62,6 +66,11 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: oocbe.LinearConstraint((0,), 3, 1), "coefficients must be a list, not 3"),  # type: ignore[arg-type]
         (lambda: oocbe.Variable("a", 2, 2), "variable a: labels must be a list, not 2"),  # type: ignore[arg-type]
         (lambda: problem().evaluate((1.5, 0)), "values must be integers, not float64"),  # type: ignore[arg-type]
+        (lambda: oocbe.Function.from_array((0,), [1, 2], infeasible="x"), "infeasible must be a number, not 'x'"),  # type: ignore[arg-type]
+        (lambda: oocbe.to_complete(table(), 3), "variables must be a list, not 3"),  # type: ignore[arg-type]
+        (lambda: oocbe.maximise(table(), None), "variables must be a list, not None"),  # type: ignore[call-overload]
+        (lambda: table().value_at(None), r"an assignment to \('a', 'b'\) must be a list, not None"),  # type: ignore[arg-type]
+        (lambda: oocbe.anytime("MMAP", problem(), 3), "query must be a list, not 3"),  # type: ignore[arg-type]
         (lambda: problem().evaluate(None), "values must be numbers, not Python objects such as None"),  # type: ignore[arg-type]
     ],
 )
@@ -99,6 +108,28 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.read(3), "3 is no path: give text, or a pathlib.Path"),  # type: ignore[arg-type]
         (lambda: oocbe.solve(problem(), opb=3), "3 is no path"),  # type: ignore[arg-type]
         (lambda: oocbe.solve(problem(), workdir="a\0b"), r"'a\\x00b' is no path"),
+        (lambda: oocbe.write("x.wcsp", problem()), "<Problem .* is no path"),  # type: ignore[arg-type]
+        (lambda: oocbe.write(problem(), None), "None is no path"),  # type: ignore[arg-type]
+        (lambda: oocbe.write(None, "x.wcsp"), "expected a Problem .*, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.to_pyagrum(None), "expected a Problem .*, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.to_pgmpy(3), "expected a Problem .*, not int"),  # type: ignore[arg-type]
+        (lambda: oocbe.fit_tables(None, None), "expected a Problem .*, not NoneType"),  # type: ignore[arg-type]
+        (lambda: problem().with_values(None), "None: give values by name"),  # type: ignore[arg-type]
+        (lambda: oocbe.bound(problem(), cost_shifting="maybe"), "cost_shifting: 'maybe' is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.propagate(problem(), probe=None), "probe: None is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.plan(problem(), temperature="no"), "temperature: 'no' is no number above 0"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve_many([problem()], executor="no"), "executor: 'no': give a concurrent"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve_many([problem()], format="zzz"), "unknown format 'zzz'"),
+        (lambda: oocbe.semi_join(table(), None), "an operator takes tables, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.to_complete(None), "an operator takes tables, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.to_rows("t.oocbe"), "t.oocbe: a path, and no table; open it"),  # type: ignore[arg-type]
+        (lambda: oocbe.maximise(table(), "a", piece_rows="x"), "piece_rows: 'x' is not an integer of at least 1"),  # type: ignore[call-overload]
+        (lambda: oocbe.semi_join(table(), table(), output="t", overwrite="maybe"), "overwrite: 'maybe' is not a truth"),  # type: ignore[arg-type]
+        (lambda: table().to_parquet("t.parquet", overwrite=3), "overwrite: 3 is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.aggregate({}, group_by=["a"], drop_nulls="maybe"), "drop_nulls: 'maybe' is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.einsum("i->", [1], return_argmax="maybe"), "return_argmax: 'maybe' is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.result_memory(None).__enter__(), "memory for results: '' is not a number of bytes"),  # type: ignore[arg-type]
+        (lambda: oocbe.trace(3).__enter__(), "3 is no path"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_arguments_of_verbs_are_refused(make: Callable[[], object], message: str) -> None:

@@ -71,7 +71,6 @@ class ExecutionContext:
         """The context that an operator's arguments describe; DiskError where the scratch folder is not there."""
         memory = parse_bytes("memory", settings.memory)
         streams = None if settings.streams is None else parse_integer("streams", settings.streams, 1)
-        rows = None if settings.piece_rows is None else parse_integer("piece_rows", settings.piece_rows, 1)
         folder = default_parent() if settings.scratch is None else Path(settings.scratch)
         refuse_url(folder, "scratch")
         if settings.scratch is None and settings.output is not None and current() is not None:
@@ -80,7 +79,7 @@ class ExecutionContext:
         if not folder.is_dir():
             raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
         kernels = backend_for(sum(table.rows for table in tables), settings.backend)
-        return replace(cls.within(kernels, Budget(memory), folder, streams, rows), settings=settings)
+        return replace(cls.within(kernels, Budget(memory), folder, streams, settings.piece_rows), settings=settings)
 
     @classmethod
     def within(

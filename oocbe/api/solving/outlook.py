@@ -70,9 +70,9 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
 
     Raises UsageError: an unknown task; UnsupportedError: a problem that the task does not accept.
     """
+    check_task("mpe" if task == "optimum" else task, temperature)
     if task == "optimum":
         return plan_solve(problem, options)
-    check_task(task, temperature)
     is_weighted = asks_weights(task, problem, options)
     whole = reduce_arity(problem.in_semiring(options.semiring or problem.semiring))
     if task == "mpe":

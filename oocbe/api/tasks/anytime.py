@@ -46,6 +46,7 @@ from oocbe.junction_trees.explanations import constrained_order, marginal_map, s
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.complete_tree import sent_cells, table_bytes
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, written_out
+from oocbe.model.model_checks import as_tuple
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
 from oocbe.model.results.numerals import logarithm_of
@@ -161,7 +162,7 @@ class _Best:
 def anytime(
     task: str,
     problem: Problem | str | Path,
-    query: Collection[str] = (),
+    query: str | Collection[str] = (),
     options: SolveOptions | None = None,
     *,
     evidence: Evidence | None = None,
@@ -182,6 +183,7 @@ def anytime(
     Interrupted : Ctrl-C was pressed; its ``result`` is the best so far.
     """
     settings = settings_from(options, overrides)
+    query = (query,) if isinstance(query, str) else as_tuple("query", query)
     work = partial(best_within_limits, task, query=query, options=settings)
     read = partial(load_problem, evidence=evidence)
     return run_verb(problem, read, work, settings.time_limit, settings.memory_limit)

@@ -109,6 +109,12 @@ def solve_many(
     if jobs is not None and as_integer("jobs", jobs) < 1:
         raise UsageError(f"jobs must be at least 1, not {jobs}")
     wanted = jobs or getattr(executor, "_max_workers", None) or _processors()
+    if format is not None:
+        from oocbe.formats.registry import format_of
+
+        format_of("", format)
+    if not hasattr(executor, "submit") and executor is not None:
+        raise UsageError(f"executor: {executor!r:.100}: give a concurrent.futures.Executor")
     count = max(1, min(wanted, len(given)))
     shared = _shared(settings, count)
     tasks = [

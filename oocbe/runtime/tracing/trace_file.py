@@ -70,7 +70,6 @@ class TraceFile:
 
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
         self._began, self._cpu_before = time.perf_counter_ns(), time.process_time()
-        refuse_url(path, "a trace")
         self._file = cast(IO[bytes], gzip.open(path, "wb", 5) if path.suffix == ".gz" else path.open("wb"))  # noqa: SIM115
         self._known: set[tuple[str, int]] = set()
         head = {"name": HEAD, "ph": "M", "pid": 0, "args": {"version": VERSION, **(about or {})}}
@@ -241,6 +240,7 @@ def trace(path: str | Path, about: str | None = None) -> Iterator[Recorder]:
     """
     if active() is not None:
         raise UsageError(f"{path}: a trace is being written already; only one at a time can be")
+    refuse_url(path, "a trace")
     file = TraceFile(Path(path), {} if about is None else {"about": about})
     recorder = Recorder(file)
     set_active(recorder)
