@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
+from oocbe.kernels.interface import is_device_array
 from oocbe.model.infeasible import feasible_mask, infeasible_value, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 
@@ -49,6 +50,10 @@ def greatest(values: NDArray[Any]) -> int:
         return 0
     if values.ndim == 1:
         return int(values.max())
+    if is_device_array(values):  # strided reductions of CuPy reach a fiftieth of the memory's speed
+        from oocbe.kernels.cuda.pairs.extents import greatest_count
+
+        return greatest_count(values)
     found = 0
     rows = values.view(np.uint64)
     for limb in reversed(range(rows.shape[1])):

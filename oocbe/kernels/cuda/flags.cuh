@@ -13,35 +13,28 @@ template <> struct Widened<double> { typedef double type; };
 template <> struct Widened<float> { typedef double type; };
 typedef Widened<VALUE>::type wide;
 
-// Write a block's flags: one bit a unit, and their number in the block.
-__device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots, i64 *block_counts, u32 *warp_counts) {
+// Write a warp's flags: one bit a unit, and their number. A block needs no barrier for it.
+__device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots, i64 *counts) {
     u32 ones = __ballot_sync(ALL_LANES, flag);
     if (lane_number() == 0) {
         ballots[unit >> 5] = ones;
-        warp_counts[threadIdx.x >> 5] = __popc(ones);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 total = 0;
-        for (int w = 0; w < THREADS / 32; w++) total += warp_counts[w];
-        block_counts[blockIdx.x] = total;
+        counts[unit >> 5] = __popc(ones);
     }
 }
 
-// Place of a flagged unit among all flagged ones; block_ends is the inclusive prefix sum of the block counts.
-__device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 *block_ends) {
-    i64 place = blockIdx.x == 0 ? 0 : block_ends[blockIdx.x - 1];
-    for (i64 w = (i64)blockIdx.x * (THREADS / 32); w < (unit >> 5); w++) place += __popc(ballots[w]);
-    return place + __popc(ballots[unit >> 5] & lanes_below());
+// Place of a flagged unit among all flagged ones; ends is the inclusive prefix sum of the warps' counts.
+__device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 *ends) {
+    i64 warp = unit >> 5;
+    return (warp ? ends[warp - 1] : 0) + __popc(ballots[warp] & lanes_below());
 }
 
 // Rows whose flag is set, in order, written at the prefix sums of the flags.
 extern "C" __global__ void __launch_bounds__(THREADS)
-keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *block_ends,
+keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *ends,
              u64 *kept_keys, VALUE *kept_values, i64 kept) {
     i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (row >= rows || !(ballots[row >> 5] >> lane_number() & 1)) return;
-    i64 place = place_of(row, ballots, block_ends);
+    i64 place = place_of(row, ballots, ends);
     #pragma unroll
     for (int w = 0; w < WORDS; w++) kept_keys[w * kept + place] = keys[w * rows + row];
 #if LIMBS

@@ -63,8 +63,12 @@ struct Level {
     const u64 *item_keys;       // (WORDS, items)
     const u32 *item_low, *item_high;  // (tables, items)
     i64 items;
-    const i64 *unit_end;        // (items,): inclusive prefix sum of the driving table's range widths
+    const u64 *driver;          // of the driving table, that of the first part: the key word with the run,
+    u64 driver_shift;           // its shift there,
+    const u32 *driver_low;      // (items,): the first rows,
+    const i64 *unit_end;        // (items,): and the inclusive prefix sum of the ranges' widths
     i64 units;
+    const i64 *first_items;     // (blocks + 1,): of find_first_items; null: the kernels search for them
     Bounds bounds;
 };
 
@@ -105,17 +109,38 @@ __device__ __forceinline__ u32 field_bound(const u64 *column, u32 low, u32 high,
     return low;
 }
 
-// Item of a unit; the block's first and last units bound the search.
-__device__ __forceinline__ i64 item_of(const Level &p, i64 unit, i64 *bounds) {
-    if (p.part_count == 0) return unit / p.size;
+// Find the items of a block's units; every item has units. All threads of the block call it. In shared memory:
+// ends: item of the first unit of this block and of the next one; begins: a bit for each unit that another item begins with.
+__device__ __forceinline__ void find_items(const Level &p, i64 *ends, u32 *begins) {
+    if (p.part_count == 0) return;
     i64 first = (i64)blockIdx.x * THREADS;
     if (threadIdx.x < 2) {
-        i64 wanted = threadIdx.x == 0 ? first : min(first + THREADS, p.units) - 1;
-        bounds[threadIdx.x] = upper_bound(p.unit_end, (i64)0, p.items, wanted);
+        i64 wanted = min(first + threadIdx.x * THREADS, p.units - 1);
+        ends[threadIdx.x] = p.first_items ? p.first_items[blockIdx.x + threadIdx.x]
+                                          : upper_bound(p.unit_end, (i64)0, p.items, wanted);
+    }
+    if (threadIdx.x < THREADS / 32) begins[threadIdx.x] = 0;
+    __syncthreads();
+    for (i64 item = ends[0] + threadIdx.x; item < ends[1]; item += THREADS) {
+        i64 begin = p.unit_end[item] - first;
+        if (begin < THREADS) atomicOr(begins + begin / 32, 1u << begin % 32);
     }
     __syncthreads();
-    if (unit >= p.units) return 0;
-    return upper_bound(p.unit_end, bounds[0], bounds[1], unit);
+}
+
+// Item of a unit, by its number in the block.
+__device__ __forceinline__ i64 item_of(const Level &p, i64 first, const u32 *begins, u32 number) {
+    if (p.part_count == 0) return ((i64)blockIdx.x * THREADS + number) / p.size;
+    first += __popc(begins[number / 32] & (2u << number % 32) - 1);
+    for (u32 word = 0; word < number / 32; word++) first += __popc(begins[word]);
+    return first;
+}
+
+// first_items i64 (blocks + 1,): item of each block's first unit, and the last item.
+extern "C" __global__ void __launch_bounds__(THREADS)
+find_first_items(const i64 *unit_end, i64 items, i64 units, i64 *first_items) {
+    i64 block = (i64)blockIdx.x * THREADS + threadIdx.x, first = block * THREADS;
+    if (first < units + THREADS) first_items[block] = upper_bound(unit_end, (i64)0, items, min(first, units - 1));
 }
 
 // Sum of a bound's tables for a key.
@@ -150,27 +175,30 @@ __device__ __forceinline__ wide growth(const Level &p, i64 part, i64 item, u32 l
     return least_of(p, t, low, high) - least_of(p, t, begin, end);
 }
 
-// Whether a unit makes a child; `field` receives the run's bits, `row` the driving table's row.
-__device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64 &field, u32 &row) {
+// Row of the driving table that a unit is; `field` receives the run's bits.
+__device__ __forceinline__ u32 driving_row(const Level &p, i64 unit, i64 item, u64 &field) {
+    u32 row = p.driver_low[item] + (u32)(unit - (item == 0 ? 0 : p.unit_end[item - 1]));
+    field = (p.driver[row] >> p.driver_shift) & p.mask;
+    return row;
+}
+
+// Whether a unit makes a child.
+__device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item) {
+    u64 field;
 #if PRUNES
     wide more = 0;
 #endif
     if (p.part_count == 0) {
         field = (u64)(unit - item * p.size);
     } else {
-        i64 t = (i64)p.parts[0];
-        const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[1] * p.tables[3 * t + 1];
-        u32 low = p.item_low[t * p.items + item];
-        i64 begin = item == 0 ? 0 : p.unit_end[item - 1];
-        row = low + (u32)(unit - begin);
-        field = (column[row] >> p.parts[2]) & p.mask;
-        if (row > low && ((column[row - 1] >> p.parts[2]) & p.mask) == field) return false;
+        u32 row = driving_row(p, unit, item, field);
+        if (row > p.driver_low[item] && ((p.driver[row - 1] >> p.driver_shift) & p.mask) == field) return false;
 #if PRUNES
         more = growth(p, 0, item, row, field);
 #endif
         for (i64 part = 1; part < p.part_count; part++) {
-            t = (i64)p.parts[3 * part];
-            column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
+            i64 t = (i64)p.parts[3 * part];
+            const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
             u32 end = p.item_high[t * p.items + item];
             u64 shift = p.parts[3 * part + 2];
             u32 at = field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
@@ -203,36 +231,35 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-count_children(Level p, u32 *ballots, i64 *block_counts) {
-    __shared__ i64 bounds[2];
-    __shared__ u32 warp_counts[THREADS / 32];
+count_children(Level p, u32 *ballots, i64 *counts) {
+    __shared__ i64 items[2];
+    __shared__ u32 begins[THREADS / 32];
     i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
-    i64 item = item_of(p, unit, bounds);
-    u64 field = 0;
-    u32 row = 0;
-    bool flag = unit < p.units && evaluate(p, unit, item, field, row);
-    record(flag, unit, ballots, block_counts, warp_counts);
+    find_items(p, items, begins);
+    record(unit < p.units && evaluate(p, unit, item_of(p, items[0], begins, threadIdx.x)), unit, ballots, counts);
 }
 
 // Children, the range widths of the table that drives the next level (-1: none), and the bounds on the children.
 extern "C" __global__ void __launch_bounds__(THREADS)
-write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
+write_children(Level p, const u32 *ballots, const i64 *ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
                i64 next_driver, i64 *widths, wide *totals) {
-    __shared__ i64 bounds[2];
+    // Few units make children: each child is written by one of the first threads, so that warps are full.
+    __shared__ i64 items[2];
+    __shared__ u32 begins[THREADS / 32];
+    __shared__ unsigned char numbers[THREADS];  // in the block, of the units with a child
+    i64 warp = (i64)blockIdx.x * (THREADS / 32), first = warp ? ends[warp - 1] : 0;
     i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
-    i64 item = item_of(p, unit, bounds);
-    if (unit >= p.units || !(ballots[unit >> 5] >> lane_number() & 1)) return;
-    i64 place = place_of(unit, ballots, block_ends);
+    if (ballots[unit >> 5] >> lane_number() & 1) numbers[place_of(unit, ballots, ends) - first] = threadIdx.x;
+    find_items(p, items, begins);
+    __syncthreads();
+    i64 place = first + threadIdx.x;
+    if (place >= ends[warp + THREADS / 32 - 1]) return;
+    unit = (i64)blockIdx.x * THREADS + numbers[threadIdx.x];
+    i64 item = item_of(p, items[0], begins, numbers[threadIdx.x]);
     u64 field;
     u32 row = 0;
-    if (p.part_count == 0) {
-        field = (u64)(unit - item * p.size);
-    } else {
-        i64 t = (i64)p.parts[0];
-        const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[1] * p.tables[3 * t + 1];
-        row = p.item_low[t * p.items + item] + (u32)(unit - (item == 0 ? 0 : p.unit_end[item - 1]));
-        field = (column[row] >> p.parts[2]) & p.mask;
-    }
+    if (p.part_count == 0) field = (u64)(unit - item * p.size);
+    else row = driving_row(p, unit, item, field);
     u64 key[WORDS];
     #pragma unroll
     for (int w = 0; w < WORDS; w++) {
@@ -269,8 +296,7 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
-    __shared__ u32 warp_counts[THREADS / 32];
+reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *counts) {
     i64 item = (i64)blockIdx.x * THREADS + threadIdx.x;
     bool found = false;
 #if LIMBS
@@ -351,5 +377,5 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
         totals[item] = total;
 #endif
     }
-    record(found, item, ballots, block_counts, warp_counts);
+    record(found, item, ballots, counts);
 }

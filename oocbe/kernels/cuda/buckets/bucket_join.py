@@ -49,6 +49,9 @@ SMALL_FRONTIER = 1 << 20
 """Bytes of a frontier that is allocated without a query of the free memory, which takes as long as a launch."""
 
 
+SEARCHED_ITEMS = 1 << 16
+"""Maximum items of a frontier in which blocks search for their first ones: in more, that takes longer than a launch."""
+
 SHARED_ITEMS, MOST_SHARED_ITEMS = 1 << 16, 1 << 26
 """Limits of the items of a frontier that several GPUs share: so many are divided evenly, and copied quickly."""
 
@@ -323,13 +326,25 @@ class DeviceProgram:
         runs, level_start = self.runs, self.program.lookups.level_start
         part_from, part_to = int(runs.part_start[level]), int(runs.part_start[level + 1])
         size = int(runs.size[level])
-        unit_end = None
+        unit_end = first_items = None
         if frontier.widths is not None:
             unit_end = prefix_sum(frontier.widths)
             units = int(unit_end[-1])
+            if items > SEARCHED_ITEMS:
+                first_items = cupy().empty(blocks_for(units) + 1, dtype=np.int64)
+                arguments = (unit_end, items, units, first_items)
+                launch(self.kernel("find_first_items"), blocks_for(len(first_items)), THREADS, *arguments)
         else:
             units = items * size
+        column = shift = low = 0
+        if (driver := self._driver(level)) >= 0:
+            rows = self.tables[driver][0]
+            column = int(rows.data.ptr) + 8 * int(runs.part_word[part_from]) * rows.shape[1]
+            shift, low = int(runs.part_shift[part_from]), int(frontier.low.data.ptr) + 4 * driver * items
         struct = self._level.packed(
+            driver=column,
+            driver_shift=shift,
+            driver_low=low,
             parts=self.parts_at + 24 * part_from,
             part_count=part_to - part_from,
             filter_from=int(level_start[level]),
@@ -344,10 +359,11 @@ class DeviceProgram:
             items=items,
             unit_end=unit_end,
             units=units,
+            first_items=first_items,
             bounds=self._bounds_of(level, level + 1, level + 1, frontier.totals),
         )
-        ballots, block_ends = flag(self.kernel("count_children"), units, struct)
-        children = int(block_ends[-1]) if units else 0
+        ballots, ends = flag(self.kernel("count_children"), units, struct)
+        children = int(ends[-1]) if units else 0
         item_bytes = 8 * self.words + 8 * count + 8 * self.prunes
         needed = children * item_bytes
         if items > 1 and needed > SMALL_FRONTIER and needed > _free_memory() // FRONTIER_SHARE:
@@ -360,7 +376,7 @@ class DeviceProgram:
         totals = cupy().empty(children, dtype=self.program.bounds.entries.dtype) if self.prunes else None
         if children:
             written = (keys, low, high, children, driver, or_null(widths), or_null(totals))
-            launch(self.kernel("write_children"), blocks_for(units), THREADS, struct, ballots, block_ends, *written)
+            launch(self.kernel("write_children"), blocks_for(units), THREADS, struct, ballots, ends, *written)
         return _Frontier(keys, low, high, widths, totals)
 
     def _reduce(self, frontier: _Frontier) -> tuple[Any, Any]:
@@ -385,8 +401,8 @@ class DeviceProgram:
             bounds=self._bounds_of(0, levels, levels + 1, None),
         )
         totals = self._values(items)
-        ballots, block_ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
-        return keep_flagged(self.kernel, frontier.keys, totals, ballots, block_ends)
+        ballots, ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
+        return keep_flagged(self.kernel, frontier.keys, totals, ballots, ends)
 
     def _values(self, rows: int) -> Any:
         """Uninitialised values for some rows."""

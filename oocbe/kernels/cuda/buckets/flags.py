@@ -25,10 +25,10 @@ def blocks_for(units: int) -> int:
 
 
 def flag(function: Any, units: int, *arguments: Any) -> tuple[Any, Any]:
-    """Launch a kernel that flags units: one bit a unit, and the inclusive prefix sum of the blocks' counts."""
+    """Launch a kernel that flags units: one bit a unit, and the inclusive prefix sum of the warps' counts."""
     blocks = blocks_for(units)
-    ballots = cupy().empty(blocks * (THREADS // 32), dtype=np.uint32)
-    counts = cupy().empty(blocks, dtype=np.int64)
+    warps = blocks * (THREADS // 32)
+    ballots, counts = cupy().empty(warps, dtype=np.uint32), cupy().empty(warps, dtype=np.int64)
     launch(function, blocks, THREADS, *arguments, ballots, counts)
     return ballots, prefix_sum(counts, into=counts)
 
@@ -43,17 +43,15 @@ def prefix_sum(counts: Any, into: Any | None = None) -> Any:
     return out
 
 
-def keep_flagged(
-    kernels: Callable[[str], Any], keys: Any, values: Any, ballots: Any, block_ends: Any
-) -> tuple[Any, Any]:
+def keep_flagged(kernels: Callable[[str], Any], keys: Any, values: Any, ballots: Any, ends: Any) -> tuple[Any, Any]:
     """Rows with a set flag, in order: uint64 (words, rows), (rows,) or limbs; if all are set, the inputs."""
     rows = len(values)
-    kept = int(block_ends[-1]) if rows else 0
+    kept = int(ends[-1]) if rows else 0
     if kept == rows:
         return keys, values
     kept_keys = cupy().empty((keys.shape[0], kept), dtype=np.uint64)
     kept_values = cupy().empty((kept, *values.shape[1:]), dtype=values.dtype)
-    arguments = (keys, values, rows, ballots, block_ends, kept_keys, kept_values, kept)
+    arguments = (keys, values, rows, ballots, ends, kept_keys, kept_values, kept)
     launch(kernels("keep_flagged"), blocks_for(rows), THREADS, *arguments)
     return kept_keys, kept_values
 

@@ -1,4 +1,4 @@
-// Least and greatest values of integer columns.
+// Least and greatest values of integer columns, and the greatest of counts of several limbs.
 // variants: VALUE=int|long long
 #include "integers.cuh"
 
@@ -36,4 +36,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_extents(const VALUE *
         extents[2 * blockIdx.x] = low;
         extents[2 * blockIdx.x + 1] = high;
     }
+}
+
+// values u64 (rows, limbs); found u64 (limbs,), 0 up to `limb`, above it the limbs of the greatest count:
+// its next limb, the greatest among the rows with these limbs.
+extern "C" __global__ void __launch_bounds__(THREADS)
+find_greatest_limb(const u64 *values, i64 rows, i64 limb, i64 limbs, u64 *found) {
+    u64 best = 0;
+    i64 step = (i64)gridDim.x * THREADS;
+    #pragma unroll 4
+    for (i64 row = (i64)blockIdx.x * THREADS + threadIdx.x; row < rows; row += step) {
+        const u64 *own = values + row * limbs;
+        bool is_most = true;
+        for (i64 higher = limb + 1; higher < limbs; higher++) is_most &= own[higher] == found[higher];
+        if (is_most && own[limb] > best) best = own[limb];
+    }
+    for (int distance = 16; distance; distance /= 2) {
+        u64 other = __shfl_down_sync(ALL_LANES, best, distance);
+        if (other > best) best = other;
+    }
+    if (lane_number() == 0) atomicMax(found + limb, best);
 }

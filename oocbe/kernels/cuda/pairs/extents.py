@@ -44,6 +44,17 @@ class Extents:
         return [np.array([part.min(), part.max()], dtype) for part, dtype in zip(parts, self._dtypes, strict=True)]
 
 
+def greatest_count(values: Any) -> int:
+    """Greatest of counts on the device, int64 (rows, limbs), with at least one row (:mod:`oocbe.tables.numbers`)."""
+    rows, limbs = values.shape
+    blocks = min(BLOCKS * multiprocessors(cupy().cuda.runtime.getDevice()), -(-rows // THREADS))
+    found = cupy().zeros(limbs, dtype=np.uint64)
+    for limb in reversed(range(limbs)):
+        function = kernel("extents", "find_greatest_limb", VALUE=C_TYPES[values.dtype])
+        launch(function, blocks, THREADS, values, rows, limb, limbs, found)
+    return int.from_bytes(found.get().astype("<u8").tobytes(), "little")
+
+
 SAMPLES = 1 << 12
 """Rows that are copied to the host at a time: a copy of so few takes no longer than one of a single row."""
 
