@@ -83,7 +83,10 @@ class ProofTask:
     ) -> None:
         if proof is not None and opb is None:
             raise UsageError("--proof: a proof refers to the constraints of a formula; name its file by --opb, too")
-        if proof is not None and opb is not None and Path(proof).absolute() == Path(opb).absolute():
+        place = Path(proof or "new").resolve()
+        if not place.is_file() and (place.exists() or not place.parent.is_dir()):
+            raise UsageError(f"--proof {proof}: no regular file, and no new one in a folder; name a file")
+        if proof is not None and opb is not None and place == Path(opb).resolve():
             raise UsageError(f"--proof, --opb: {proof} cannot hold both the proof and its formula; name two files")
         if options.gap.absolute or options.gap.relative:
             raise UnsupportedError("--proof: a proof is of the optimum; leave out --gap")
@@ -146,7 +149,7 @@ class ProofTask:
         if result.status in PROVEN and not written.is_closed:
             missing = (
                 f"the proof shows {note} only: an elimination with linear constraints as tables would have more than "
-                f"{most:,} rows, or no time; a search and a linear program leave a gap"
+                f"{most:,} rows, or no time; a search and a linear program leave a gap; more time may close it"
             )
         elif result.status in UNPROVEN and not written.is_closed and result.bound is not None:
             is_all = goal == math.inf or (written.lower or 0) >= goal
@@ -158,7 +161,7 @@ class ProofTask:
         """Write the formula, if its file is named; an older proof, which is of another formula, is removed."""
         if self._proof is not None:
             with suppress(OSError):  # what cannot be removed cannot be written either
-                Path(self._proof).unlink()
+                Path(self._proof).resolve().unlink()  # not a link to it
         if self._opb is not None:
             with text_written(self._opb) as file:
                 file.writelines(self.formula.lines())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -190,10 +191,11 @@ def check_targets(problem: Path | None = None, workdir: Path | None = None, **na
             raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
         if target.is_dir():
             raise UsageError(f"{flag} {target}: this is a folder; name a file")
+        if (target.is_file() or not target.exists()) and not os.access(target.resolve().parent, os.W_OK):
+            raise UsageError(f"{flag} {target}: the folder {folder} cannot be written to; name another one")
         # Only regular files: a terminal may be both input and output.
         if problem is not None and target.is_file() and problem.is_file() and target.samefile(problem):
             raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
-    for (_, first), (flag, second) in itertools.combinations(targets, 2):
+    for (other, first), (flag, second) in itertools.combinations(targets, 2):
         if first.resolve() == second.resolve() and not first.is_char_device():
-            what = "solution" if first is named.get("solution") else "trace"
-            raise UsageError(f"{flag} {second}: the {what} goes there; name another file")
+            raise UsageError(f"{flag} {second}: the {other[2:]} goes there; name another file")

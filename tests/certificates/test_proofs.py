@@ -3,6 +3,7 @@
 import io
 import itertools
 import math
+import os
 import random
 import shutil
 import subprocess
@@ -1031,6 +1032,21 @@ def test_a_proof_and_its_formula_have_two_files(tmp_path: Path) -> None:
     for verb in (oocbe.solve, oocbe.count):
         with pytest.raises(UsageError, match="cannot hold both the proof and its formula"):
             verb(queens(4), proof=tmp_path / "both", opb=str(tmp_path / "both"))
+
+
+def test_a_proof_replaces_neither_links_nor_special_files(tmp_path: Path) -> None:
+    link, target, pipe, opb = (tmp_path / name for name in ("link", "target", "pipe", "opb"))
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for verb in (oocbe.solve, oocbe.count):
+        verb(queens(4), proof=link, opb=opb)
+        assert link.is_symlink() and target.read_text().startswith("pseudo-Boolean proof")
+        for special in (pipe, tmp_path, tmp_path / "no" / "p"):  # as root, /dev/null was removed
+            with pytest.raises(UsageError, match="no regular file"):
+                verb(queens(4), proof=special, opb=opb)
+        with pytest.raises(UsageError, match="cannot hold both"):
+            verb(queens(4), proof=link, opb=target)
+    assert pipe.is_fifo()
 
 
 def test_short_fuzz(tmp_path: Path) -> None:

@@ -60,6 +60,20 @@ def test_trace_and_solution_do_not_write_over_one_another(tmp_path):
     assert not (tmp_path / "file").exists()
 
 
+def test_proof_and_formula_are_named_in_the_refusal(tmp_path):
+    result = call("solve", DAILY, "--proof", tmp_path / "file", "--opb", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "the proof goes there" in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_solve(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda folder, _: folder != tmp_path)
+    monkeypatch.setattr("oocbe.cli.solve.load", lambda *_: pytest.fail("read the problem all the same"))
+    result = call("solve", DAILY, "--proof", tmp_path / "p", "--opb", tmp_path / "o")
+    assert result.exit_code == 2
+    assert "cannot be written to" in result.stderr
+
+
 def test_stress_looks_at_its_trace_first(tmp_path, monkeypatch):
     monkeypatch.setattr("oocbe.stress.tables.SyntheticTable.write", lambda *_: pytest.fail("made tables all the same"))
     result = call("stress", "--rows", "3e4", "--trace", tmp_path / "missing" / "t.json")
