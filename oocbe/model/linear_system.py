@@ -373,23 +373,18 @@ def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
 def _objective(system: LinearSystem, sizes: list[int], origins: list[int]) -> tuple[int | float, tuple[Function, ...]]:
     """The constant, and the function of each variable with an objective coefficient."""
     costs = system.objective.tolist()
-    constant = system.constant
-    is_whole = all(float(c).is_integer() for c in [*costs, constant] if isinstance(c, float))
-    total = int(constant) if is_whole else float(constant)
+    is_whole = all(float(c).is_integer() for c in [*costs, system.constant] if isinstance(c, float))
+    total = Fraction(int(system.constant)) if is_whole else Fraction(repr(float(system.constant)))
     functions = []
-    for v, cost in enumerate(costs):
-        if cost == 0:
-            continue
-        if not is_whole:
-            total += cost * origins[v]
-            values = cost * np.arange(sizes[v], dtype=np.float64)
-        else:
-            total += int(cost) * origins[v]
-            if abs(int(cost)) * sizes[v] > INT64.max:
-                name = system.names[v]
-                raise UnsupportedError(
-                    f"{system.name}: the objective's coefficient of {name} leaves 64 bits; scale it down"
-                )
-            values = int(cost) * np.arange(sizes[v], dtype=np.int64)
+    for v in [v for v, cost in enumerate(costs) if cost]:
+        exact = Fraction(int(costs[v])) if is_whole else Fraction(repr(costs[v]))  # of the decimal: 3 * 0.1 is 0.3
+        total += exact * origins[v]
+        top, bottom = exact.as_integer_ratio()
+        largest = abs(top) * (sizes[v] if is_whole else sizes[v] + abs(origins[v]))
+        if largest > (INT64.max if is_whole else 2**1000 * bottom):
+            raise UnsupportedError(
+                f"{system.name}: the objective's coefficient of {system.names[v]} leaves 64 bits; scale it down"
+            )
+        values = top * np.arange(sizes[v]) if is_whole else np.array([top * k / bottom for k in range(sizes[v])])
         functions.append(Function((v,), np.arange(sizes[v])[:, None], values))
-    return total, tuple(functions)
+    return int(total) if is_whole else float(total), tuple(functions)

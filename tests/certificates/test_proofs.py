@@ -1049,6 +1049,19 @@ def test_a_proof_replaces_neither_links_nor_special_files(tmp_path: Path) -> Non
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize("origin", [0, 1])
+def test_objectives_of_linear_systems_are_the_decimals_of_their_files(origin: int, tmp_path: Path) -> None:
+    file, proof, opb = tmp_path / "f.lp", tmp_path / "p", tmp_path / "o"
+    bounds = f"{origin} <= x <= 10\n{origin} <= y <= 10"
+    file.write_text(f"min\nobj: 0.1 x + 0.7 y\nst\nc: x + 2 y >= 13\nbounds\n{bounds}\ngeneral\nx y\nend\n")
+    result = oocbe.solve(file, proof=proof, opb=opb)
+    assert (result.status, claim_of(opb, proof)[0]) == ("optimal", "BOUNDS")
+    assert "objective = 10 * cost" in opb.read_text()
+    file.write_text(file.read_text().replace("0.7", "1.7e308"))
+    with pytest.raises(UnsupportedError, match="leaves 64 bits"):
+        oocbe.read(file)
+
+
 def test_short_fuzz(tmp_path: Path) -> None:
     for seed in range(examples(20)):
         check(draw(random.Random(seed)), tmp_path, Tally())
