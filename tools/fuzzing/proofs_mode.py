@@ -1,6 +1,7 @@
 """Proofs: the checker accepts those of random problems, what they conclude is so, and no damaged one proves more.
 
 Where ``veripb`` is on the path, it checks the proofs as well; versions before 2.0 get them in their own format.
+``python -m tools.fuzzing.proofs_mode FILE.opb FILE.pbp`` does so with one proof.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -244,3 +246,10 @@ def smaller(case: Description) -> Iterator[Description]:
         yield {**case, "problem": problem}
     for name in case["options"]:
         yield {**case, "options": {n: value for n, value in case["options"].items() if n != name}}
+
+
+if __name__ == "__main__":
+    refusal = veripb_refuses(Path(sys.argv[1]), Path(sys.argv[2]))
+    unchecked = "not checked: veripb is not on the path, or inexact for this proof"
+    print(unchecked if refusal is None else refusal or "accepted")
+    sys.exit(1 if refusal is None else 2 if refusal else 0)
