@@ -111,7 +111,6 @@ def saturated(line: Line) -> Line:
 
 def divided(line: Line, divisor: int) -> Line:
     """The normal form divided, and rounded up."""
-    need(divisor > 0, "a divisor that is not above 0")
     terms = {name: -(-abs(c) // divisor) * (1 if c > 0 else -1) for name, c in line.terms.items()}
     return Line(terms, -(-line.normal_degree // divisor) + sum(c for c in terms.values() if c < 0))
 
@@ -300,11 +299,11 @@ class Checker:
         else:
             raise RefusedError(f"the rule {rule!r} is not supported")
 
-    def hint(self, words: list[str], numbers: int) -> Line | None:
+    def hint(self, words: list[str]) -> Line | None:
         """The constraint named after a colon."""
         if not words:
             return None
-        need(words[0] == ":" and len(words) == 1 + numbers, "expected : and a constraint")
+        need(words[0] == ":" and len(words) == 2, "expected : and a constraint")
         return self.get(words[1])
 
     def conclude(self, words: list[str]) -> Claim:
@@ -319,16 +318,16 @@ class Checker:
             return Claim("SAT")
         if kind == "UNSAT":
             need(not self.is_satisfied, "a solution was logged")
-            self.contradicts(self.hint(rest, 1))
+            self.contradicts(self.hint(rest))
             return Claim("UNSAT")
         # What follows from constraints of soli holds for better solutions only, and from those of solx for others only.
         if kind == "ENUMERATION_COMPLETE":
             need(self.best is None and rest[:1] == [str(len(self.excluded))], f"found {len(self.excluded)} solutions")
-            self.contradicts(self.hint(rest[1:], 1))
+            self.contradicts(self.hint(rest[1:]))
             return Claim(kind, len(self.excluded), len(self.excluded))
         need(not self.excluded, "solutions were excluded")
         need(kind == "BOUNDS" and len(rest) >= 2 and self.objective is not None, f"cannot conclude {words}")
-        lower, upper, line = rest[0], rest[-1], self.hint(rest[1:-1], 1)
+        lower, upper, line = rest[0], rest[-1], self.hint(rest[1:-1])
         best = None if upper == "INF" else integer(upper) - self.constant
         need(best is None or (self.best is not None and self.best <= best), f"no solution has {upper}")
         if lower == "INF":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -85,7 +86,8 @@ def solve(
             result = run(loaded, made.options, observer)
         left = None if settings.time_limit is None else begin + settings.time_limit - time.perf_counter()
         with unlimited():  # the answer at a limit gets its proof, too
-            return made.write(result, left)[0]
+            result, missing = made.write(result, left)
+        return replace(result, notes=(*result.notes, missing)) if missing else result
 
     return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 

@@ -72,7 +72,8 @@ class Formula:
     def __init__(self, problem: Problem) -> None:
         if problem.semiring.name not in ("min-sum", "max-sum"):
             raise UnsupportedError(
-                f"--proof: only optimal sums have proofs (min-sum, max-sum), not the {problem.semiring.name} semiring"
+                f"--proof, --opb: only optimal sums have proofs (min-sum, max-sum), not the "
+                f"{problem.semiring.name} semiring"
             )
         self.problem, self.sign = problem, 1 if problem.semiring.name == "min-sum" else -1
         self.shown: Row | None = None
@@ -211,8 +212,8 @@ class Formula:
         self._rows += rows
         if self._rows > MOST_ROWS:
             raise UnsupportedError(
-                f"--proof: the functions of {self.problem.name} have more than {MOST_ROWS:,} rows to be listed in the "
-                "formula; solve it without"
+                f"--proof, --opb: the functions of {self.problem.name} have more than {MOST_ROWS:,} rows to be "
+                "listed in the formula; solve it without"
             )
 
     def _shape(self, scope: Row) -> Row:
@@ -309,7 +310,7 @@ def _scale_of(problem: Problem) -> int:
             digits = max(digits, -exponent if isinstance(exponent, int) else 0)
     if digits > MOST_DECIMALS:
         raise UnsupportedError(
-            f"--proof: a cost of {problem.name} has {digits} decimals, and proofs are exact with {MOST_DECIMALS} at "
-            "most; round the costs"
+            f"--proof, --opb: a cost of {problem.name} has {digits} decimals, and proofs are exact with "
+            f"{MOST_DECIMALS} at most; round the costs"
         )
     return int(10**digits)

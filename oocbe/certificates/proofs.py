@@ -1,12 +1,6 @@
 """The formula and the proof of a solve (``--opb``, ``--proof``): when they are written, and what they prove.
 
 Proofs of counts: all solutions are listed, and a search shows that there is no other (docs/proofs.md).
-
-The formula has the hard part of the problem. Its *preserved* variables are the literals of the shown variables: rule
-``solx`` lists a solution and excludes all with the same preserved literals. The search assigns the shown variables
-first, else in the reverse order of an elimination. A node without further solutions has a clause, the sum of those of
-its values, over the variables on which they depend; the search returns to the last of these. A clause that leaves out
-a variable is kept for equal nodes, so these are no more than the rows of the elimination.
 """
 
 from __future__ import annotations
@@ -88,7 +82,7 @@ class ProofTask:
             raise UsageError(f"--proof {proof}: no regular file, and no new one in a folder; name a file")
         if proof is not None and opb is not None and place == Path(opb).resolve():
             raise UsageError(f"--proof, --opb: {proof} cannot hold both the proof and its formula; name two files")
-        if options.gap.absolute or options.gap.relative:
+        if proof is not None and (options.gap.absolute or options.gap.relative):
             raise UnsupportedError("--proof: a proof is of the optimum; leave out --gap")
         problem = problem if options.semiring is None else problem.in_semiring(options.semiring)
         if options.ub is not None and problem.semiring.name == "min-sum":
@@ -151,7 +145,9 @@ class ProofTask:
                 f"the proof shows {note} only: an elimination with linear constraints as tables would have more than "
                 f"{most:,} rows, or no time; a search and a linear program leave a gap; more time may close it"
             )
-        elif result.status in UNPROVEN and not written.is_closed and result.bound is not None:
+        elif (
+            result.status in UNPROVEN and not written.is_closed and result.bound is not None and self.formula.objective
+        ):
             is_all = goal == math.inf or (written.lower or 0) >= goal
             note += f", {'all of the bound' if is_all else 'less than the bound'} {result.bound}"
         about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
@@ -169,12 +165,12 @@ class ProofTask:
     def _claim(self, written: Written) -> str:
         formula = self.formula
         if written.is_infeasible:
-            bounded = "" if formula.limit is None else " below the upper bound"
-            return f"no assignment is feasible{bounded}"
+            bounded = " below the upper bound" if formula.sign > 0 else " above the lower bound"
+            return f"no assignment is feasible{'' if formula.limit is None else bounded}"
         assert written.lower is not None
         lower = formula.cost(written.lower)
         if written.upper is None:
-            return f"a bound of {lower}"
+            return f"a bound of {lower}" if formula.objective else "no conclusion"
         upper = formula.cost(written.upper)
         return f"an optimum of {upper}" if written.is_closed else f"bounds of {lower} and {upper}"
 

@@ -38,7 +38,6 @@ LINE = 40_000
 DELETED = 200
 """Constraints that a line deletes at most."""
 
-
 FIRST_SHARES = (0.75, 0.3)
 """Share of the time for a search of the limit, before lower ones: of an assignment, and of a bound as the goal."""
 

@@ -1029,9 +1029,39 @@ def test_count_is_kept_where_the_time_of_its_proof_ends(
 
 
 def test_a_proof_and_its_formula_have_two_files(tmp_path: Path) -> None:
-    for verb in (oocbe.solve, oocbe.count):
+    (tmp_path / "link").symlink_to(tmp_path / "both")
+    for verb, name in itertools.product((oocbe.solve, oocbe.count), ("both", "link")):
         with pytest.raises(UsageError, match="cannot hold both the proof and its formula"):
-            verb(queens(4), proof=tmp_path / "both", opb=str(tmp_path / "both"))
+            verb(queens(4), proof=tmp_path / "both", opb=str(tmp_path / name))
+
+
+def test_a_formula_without_proof_is_written_with_a_gap(tmp_path: Path) -> None:
+    oocbe.solve(capacity(), gap=1, opb=tmp_path / "o")
+    assert "min: " in (tmp_path / "o").read_text()
+
+
+@pytest.mark.parametrize(("sign", "what"), [(1, "below the upper"), (-1, "above the lower")])
+def test_note_names_the_bound_that_excludes_all(tmp_path: Path, sign: int, what: str) -> None:
+    bound: dict[str, Any] = {"upper_bound": 1} if sign > 0 else {"lower_bound": -1, "semiring": MAX_SUM}
+    costs = Function.from_array((0,), sign * np.array([2, 3]))
+    problem = Problem((Variable("v", 2),), (costs,), (), **bound)
+    result = oocbe.solve(problem, proof=tmp_path / "p", opb=tmp_path / "o")
+    assert result.notes[-1].startswith(f"proof: no assignment is feasible {what} bound;")
+
+
+def test_note_states_no_bound_where_the_proof_has_no_conclusion(tmp_path: Path) -> None:
+    proof, opb, problem = tmp_path / "p", tmp_path / "o", queens(5)
+    unproven = replace(oocbe.solve(problem), status="limit", value=None, assignment=None, bound=0)
+    result, missing = ProofTask(problem, SolveOptions(bound_seconds=0), proof, opb).write(unproven)
+    assert claim_of(opb, proof).kind == "NONE"
+    assert not missing and result.notes[-1].startswith("proof: no conclusion;")
+
+
+def test_library_says_why_a_proof_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "MOST_ROWS", 0)
+    problem = random_network(12, 3, 0.4, 0.2, seed=1)
+    result = oocbe.solve(problem, order_seconds=0, bound_seconds=0, proof=tmp_path / "p", opb=tmp_path / "o")
+    assert "leave a gap" in result.notes[-1]
 
 
 def test_a_proof_replaces_neither_links_nor_special_files(tmp_path: Path) -> None:
