@@ -276,7 +276,6 @@ class CountProof(ProofTask):
         if self._proof is None or result.value is None:
             return result
         formula, left = self.formula, LONGEST
-        note = f"no proof was written: that of {result.problem} has over {LONGEST:,} characters, or there was no time"
         listed = int(result.value) * len(" ".join(formula.solution([0] * len(formula.problem.sizes))[0]))
 
         def write(text: str) -> None:
@@ -286,15 +285,23 @@ class CountProof(ProofTask):
                 raise TooManyRowsError
             file.write(text.replace("\n", " ;\n"))
 
-        with suppress(TooManyRowsError, TimeLimitError):
-            order = self._order(math.inf) or range(len(formula.problem.sizes))
-            order = sorted(order, key={*(formula.shown or ())}.__contains__)
-            with text_written(self._proof) as file:
-                file.write("pseudo-Boolean proof version 3.0\n")
-                found = CountWriter(formula, write, order).write_count()
-                if found != result.value:
-                    raise InternalError(f"the proof lists {found} solutions of {result.value}")
-            note = f"proof: {amount(found, 'solution')}, {LONGEST - left:,} characters, of the problem as read"
+        with listening() as interruption:
+            try:
+                order = self._order(math.inf) or range(len(formula.problem.sizes))
+                order = sorted(order, key={*(formula.shown or ())}.__contains__)
+                with text_written(self._proof) as file:
+                    file.write("pseudo-Boolean proof version 3.0\n")
+                    found = CountWriter(formula, write, order).write_count()
+                    if found != result.value:
+                        raise InternalError(f"the proof lists {found} solutions of {result.value}")
+                note = f"proof: {amount(found, 'solution')}, {LONGEST - left:,} characters, of the problem as read"
+            except TooManyRowsError:
+                note = f"no proof was written: that of {result.problem} has over {LONGEST:,} characters"
+            except BaseException as error:
+                is_requested = interruption.caused(error)
+                if not is_requested and not isinstance(error, TimeLimitError):
+                    raise
+                note = f"no proof was written: {interruption.reason if is_requested else error}"
         return replace(result, notes=(*result.notes, note))
 
 

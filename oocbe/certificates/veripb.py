@@ -5,17 +5,9 @@ redundance (``red``) with both directions, unless it is a literal. A table is th
 
     costs of the objective  >=  sum of cost * state,
 
-of which only the states are live. A bucket's tables are extended, variable by variable, to the scope of the bucket: the
-state of a row is at least the sum of the states of its extensions, since at most one value is true. Tables of one scope
-add up. The elimination of a variable uses that at least one value is true: the states of a row of the separator's
-extensions add up to the row's state at least; each row then has the least cost of its extensions. All inequalities are
-added up, and states cancel, as those of a bucket's message occur in the message's bucket with the opposite sign. What
-remains is the proof that the objective is at least the root's cost. A row of the separator all of whose extensions are
-forbidden becomes a forbidden row: a clause.
-
-All steps are sums of rows that are written once: the size of an elimination's proof is proportional to the rows of the
-buckets times the number of tables. The steps of a linear program (:mod:`oocbe.certificates.cutting_planes`) and of a
-search (:mod:`oocbe.certificates.cost_shifting`) come before it, and mostly leave nothing to eliminate.
+of which only the states are live. States cancel in the sum of all inequalities, as those of a bucket's message occur in
+the message's bucket with the opposite sign. The steps of a linear program (:mod:`oocbe.certificates.cutting_planes`)
+and of a search (:mod:`oocbe.certificates.cost_shifting`) come before it, and mostly leave nothing to eliminate.
 """
 
 from __future__ import annotations

@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.certificates.making import Maker
+from oocbe.certificates.proofs import CountWriter
 from oocbe.cli.main import app
 from oocbe.errors import EXIT_LIMIT
+from oocbe.runtime.deadline import check_deadline
 from oocbe.stress.tables import random_network
 from tools.fuzzing.proofs_mode import claim_of, scale_and_offset
 
@@ -38,6 +40,28 @@ def test_the_answer_stays_where_the_certificate_is_interrupted(tmp_path, monkeyp
     assert json.loads(done.stdout)["value"] == 2112
     assert "before it was made" in done.stderr
     assert not target.exists()
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_the_count_stays_where_its_proof_is_interrupted(tmp_path, monkeypatch, interrupts_heard, checks):
+    def endless(writer):
+        signal.raise_signal(signal.SIGINT)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.01)
+            if checks:
+                check_deadline()
+        raise AssertionError("nothing ended it")
+
+    monkeypatch.setattr(CountWriter, "write_count", endless)
+    path, proof, opb = tmp_path / "small.cnf", tmp_path / "p.pbp", tmp_path / "p.opb"
+    path.write_text("p cnf 2 1\n1 2 0\n")
+    words = ["solve", str(path), "--task", "count", "--json", "--proof", str(proof), "--opb", str(opb)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == EXIT_LIMIT
+    assert json.loads(done.stdout)["value"] == "3"
+    assert "no proof was written: interrupted by Ctrl-C" in json.loads(done.stdout)["notes"]
+    assert not proof.exists() and opb.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
