@@ -6,9 +6,8 @@ bound is a sum of them. With the constraint that the objective improves, the sum
 *decisions* violate, if the bound suffices: then their clause follows from that one constraint (``rup``). So do the
 clauses of values whose reduced cost is too great.
 
-A decision is a literal: the part of a variable's values that it excludes adds up to the literal's negation at most. The
-sum of a node has multiples of these inequalities, and of the added clauses of the values that were removed, so that no
-value contributes less than 0. The clauses of both decisions of a node add up to the clause of the node.
+The sum of a node has multiples of the inequalities of its decisions, and of the added clauses of the values that were
+removed, so that no value contributes less than 0.
 """
 
 from __future__ import annotations
@@ -114,23 +113,7 @@ def shifts_of(
     weights = {name: min(c, limit + 1) for name, c in weights.items()}  # more changes nothing
     if sum(weights.values()) >= LARGEST_SUM or most < 0 or any(not scope for scope, _ in forbidden):
         return None
-    excluded = dict[tuple[int, int], int]()
-    known: dict[Row, Part] = defaultdict(lambda: Part({}, {}))
-    for table in formula.tables:
-        for row, number in table.clauses.items():
-            if number is not None:
-                own = known[table.scope].rows.setdefault(row, [])
-                own.append((table.costs[row], table.names[row], number))
-    for scope, clauses in forbidden:
-        if len(scope) > 1:
-            known[scope].forbidden.update(clauses)
-        else:
-            excluded.update({(scope[0], row[0]): number for row, number in clauses.items()})
-    # A copy without costs or other constraints may have any value that its constraint wants.
-    uses = Counter(itertools.chain(*known, (v for v, _ in excluded), *(own.scope for own, _ in formula.linear)))
-    uses.update(v for table in formula.tables if len(table.scope) == 1 for v in table.scope)
-    idle = {w for w in formula.copies if uses[w] == 1}
-    known = {scope: part for scope, part in known.items() if part.rows or not idle.intersection(scope)}
+    known, excluded = _parts_of(formula, forbidden)
     sizes, tables, parts = formula.problem.sizes, list[tuple[Row, NDArray[np.int64]]](), dict[Row, Part]()
     for scope in _chosen(known, sizes, min(MOST_ROWS, effort.rows), limit + 1):
         dense, parts[scope] = np.zeros([sizes[v] for v in scope], dtype=np.int64), known[scope]
@@ -172,6 +155,29 @@ def shifts_of(
             else:
                 best, low = found, middle + 1
     return best
+
+
+def _parts_of(
+    formula: Formula, forbidden: list[tuple[Row, dict[Row, int]]]
+) -> tuple[dict[Row, Part], dict[tuple[int, int], int]]:
+    """What each scope of several variables contributes, and the clauses of excluded values."""
+    excluded = dict[tuple[int, int], int]()
+    known: dict[Row, Part] = defaultdict(lambda: Part({}, {}))
+    for table in formula.tables:
+        for row, number in table.clauses.items():
+            if number is not None:
+                own = known[table.scope].rows.setdefault(row, [])
+                own.append((table.costs[row], table.names[row], number))
+    for scope, clauses in forbidden:
+        if len(scope) > 1:
+            known[scope].forbidden.update(clauses)
+        else:
+            excluded.update({(scope[0], row[0]): number for row, number in clauses.items()})
+    # A copy without costs or other constraints may have any value that its constraint wants.
+    uses = Counter(itertools.chain(*known, (v for v, _ in excluded), *(own.scope for own, _ in formula.linear)))
+    uses.update(v for table in formula.tables if len(table.scope) == 1 for v in table.scope)
+    idle = {w for w in formula.copies if uses[w] == 1}
+    return {scope: part for scope, part in known.items() if part.rows or not idle.intersection(scope)}, excluded
 
 
 def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int) -> list[Row]:

@@ -4,9 +4,6 @@ A row of a certificate, ``weights * literals <= limit``, is derived along the tr
 confirms it. At a leaf, cliques cover the literals. A branching on literal x has two inequalities with equal terms, one
 that holds anyway, and one that holds if x is true; they are added and divided until the coefficient of x is its weight.
 An inequality below a branching contains the negations of the chosen literals.
-
-The sum of rows with multipliers bounds the objective. With the constraint that the objective improves, its reduced
-costs exclude literals: *units*.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """A problem as a pseudo-Boolean formula (OPB), which the proofs of :mod:`oocbe.certificates.veripb` refer to.
 
-Variable ``x{first[v] + a + 1}`` is true where variable v has value a (direct encoding); exactly one value is true. A
-function is shifted, so that its least cost is 0; the shifts are the *offset*. Costs of a function over one variable are
-coefficients of its literals. Each dearer row of another function has a variable of its own, which the row's literals
-imply, and which has the cost as coefficient. A forbidden row is a clause. Linear constraints are unchanged. Costs are
-scaled to integers by a power of ten, and negated where the problem maximises: the objective of a formula is
-``scale * cost - offset``.
+Variable ``x{first[v] + a + 1}`` is true where variable v has value a (direct encoding); exactly one value is true. Each
+dearer row of a function over several variables has a variable of its own. All of the encoding: docs/proofs.md.
 """
 
 from __future__ import annotations
