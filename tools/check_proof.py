@@ -125,7 +125,7 @@ class Checker:
         self.names: set[str] = set()  # that are not fresh
         self.fresh, self.defining = "", list[Line]()  # the variable of the latest red, and its constraints
         self.best: int | None = None
-        self.is_satisfied = False
+        self.is_satisfied = self.is_loaded = False
         self.last = 0
         self.summed, self.most = Line({}, 0), 0  # the latest sum, and what it is at most
         self.preserved: set[str] | None = None
@@ -279,6 +279,7 @@ class Checker:
                     self.summed, self.most = Line({}, 0), 0
         elif rule == "f":
             need(words == [str(self.count)] and self.last == self.count, f"the formula has {self.count} constraints")
+            self.is_loaded = True
         elif rule in ("sol", "soli"):
             values = self.solution(words)
             if rule == "soli":
@@ -364,6 +365,7 @@ def check(formula: TextIO, proof: TextIO) -> Claim:
     try:
         for number, text in lines:
             rule, _, rest = text.partition(" ")
+            need(rule == "f" or checker.is_loaded, "expected f first, with the number of the formula's constraints")
             if rule == "output":
                 need(rest.strip() == "NONE", "expected output NONE")
                 number, text = next(lines, (number, ""))
@@ -390,9 +392,12 @@ def _numbered(proof: TextIO) -> Iterator[tuple[int, str]]:
 
 def opened(path: Path) -> TextIO:
     """A file as text, decompressed by its suffix."""
+    # A carriage return ends no line: what follows it in a comment is a comment for other programs.
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="ascii")
-    return lzma.open(path, "rt", encoding="ascii") if path.suffix == ".xz" else path.open(encoding="utf-8")
+        return gzip.open(path, "rt", encoding="ascii", newline="\n")
+    if path.suffix == ".xz":
+        return lzma.open(path, "rt", encoding="ascii", newline="\n")
+    return path.open(encoding="ascii", newline="\n")
 
 
 def main() -> int:

@@ -620,6 +620,8 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
         ("f 2\nred 1 ~z1 -1 x1 -3 x2 >= -2 ; z1 -> 0\n", "witness"),
         ("f 2\ndel id 1\n", "cannot be deleted"),
         ("f 3\n", "2 constraints"),
+        ("pol 1\nf 2\n", "expected f first"),
+        ("output NONE\nconclusion NONE\nend pseudo-Boolean proof\n", "expected f first"),
         ("f 2\nsoli ~x1 ~x2\n", "violates"),
         ("f 2\nsoli x1\n", "without some variable"),
         ("f 2\na >= 1 ;\n", "not supported"),
@@ -881,6 +883,15 @@ def test_checker_prints_that_there_is_no_solution(
     monkeypatch.setattr(sys, "argv", ["check_proof.py", str(tmp_path / "o"), str(tmp_path / "p")])
     assert checker().main() == 0
     assert capsys.readouterr().out == "accepted: ENUMERATION_COMPLETE 0\n"
+
+
+def test_checker_reads_no_constraint_behind_a_carriage_return_of_a_comment(tmp_path: Path) -> None:
+    opb, proof = tmp_path / "o", tmp_path / "p"
+    opb.write_bytes(b"* as other programs read it\r+1 x1 >= 1 ;\n+1 ~x1 >= 1 ;\r\n")
+    end = "output NONE\nconclusion UNSAT : 3\nend pseudo-Boolean proof\n"
+    proof.write_text(f"pseudo-Boolean proof version 2.0\nf 2\npol 1 2 +\n{end}")
+    with pytest.raises(ValueError, match="the formula has 1 constraints"):
+        claim_of(opb, proof)
 
 
 def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
