@@ -217,7 +217,9 @@ class Checker:
 
     def propagated(self, text: str) -> Line:
         """A constraint whose negation forces values that violate the latest sum."""
-        found = constraints(text.partition(";")[0].split())
+        text, separator, _ = text.partition(";")
+        found = constraints(text.split())
+        need(bool(separator), "; is missing")
         forced, (terms, degree) = self.forced(found[0]), self.summed
         most = self.most + sum(terms.get(n, 0) * value - max(terms.get(n, 0), 0) for n, value in forced.items())
         need(len(found) == 1 and most < degree, "the latest pol does not imply the constraint")

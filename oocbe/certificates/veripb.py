@@ -153,7 +153,17 @@ class ProofWriter:
         lower, number, is_bound, own = -(-found.root.bound // found.scale), None, found.limit < most, improving
         lower = int(found.limit) + 1 if is_bound and found.tree is not None else lower
         if lower > self._proven or not (found.tree is None or is_bound):
-            makers, chosen = (self._derive, self._delete, self._state, self._defined), list[str]()
+            live, chosen = set[int](), list[str]()
+
+            def derive(text: str) -> int:
+                live.add(self._derive(text))
+                return self._last
+
+            def delete(numbers: list[int]) -> None:
+                live.difference_update(numbers)
+                self._delete(numbers)
+
+            makers = derive, delete, self._state, self._defined
             if is_bound and found.tree is not None:
                 name, own, bound = self._below(lower)
                 chosen.append(f"~{name}")
@@ -164,6 +174,8 @@ class ProofWriter:
                 number = self._derive(f"pol {bound} {planes.close(chosen)} {lower} * +")
             else:
                 self._contradiction = planes.close(chosen)
+            if self._contradiction is None:  # an elimination may follow
+                self._delete(sorted(live - {number}))
             for scope in found.parts:
                 self._shifted += len(self._states.pop(scope, ()))
         return (0, None) if number is None else (lower, number)

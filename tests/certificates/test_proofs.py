@@ -634,6 +634,7 @@ def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:
             "a solution is below the bound 9",  # what follows from a contradiction holds below the solution only
         ),
         ("f 2\npol 1 7 +\n", "no constraint 7"),
+        ("f 2\nrup >= 0\n", "; is missing"),
         ("f 2\nrup 1 x1 >= 1 ;\n", "does not imply"),
         ("f 2\npol 1\nrup 1 x1 >= 1 ;\n", "does not imply"),
         ("f 2\npol x1 1 +\ndel id 3\nrup 1 x1 1 x2 >= 1 ;\n", "does not imply"),  # what is deleted has no consequences
