@@ -46,7 +46,7 @@ MOST_DEPTH = 3
 """Lists within lists of a parameter; more are damage."""
 
 SIGNATURES = {
-    **dict.fromkeys(("alldiff",), "exceptedvalues:[v] deltacosts:[vC]"),
+    "alldiff": "exceptedvalues:[v] deltacosts:[vC]",
     "gcc": "bounds:[vNN] deltacosts:[vC]",
     "knapsack": "capacity:N weights:(N)",
     "knapsackv": "capacity:N weightedvalues:[VvN]",

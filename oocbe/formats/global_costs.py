@@ -9,9 +9,8 @@ of the scope holds the state, and a table over a state, a variable and the next 
 Hard constraints on sums and counts become linear constraints, without auxiliary variables. A hard all-different becomes
 constraints on pairs.
 
-Readers of these functions share the words after a keyword, costs, and counts that have a price
-(:class:`GlobalReader`). Keywords of a subject are read by functions of their own
-(:mod:`oocbe.formats.global_counts`, :mod:`oocbe.formats.global_counts`), which :mod:`oocbe.formats.wcsp` collects.
+Readers of these functions (:mod:`oocbe.formats.global_counts`, which :mod:`oocbe.formats.wcsp` collects) share the
+words after a keyword, costs, and counts that have a price (:class:`GlobalReader`).
 """
 
 from __future__ import annotations
@@ -128,16 +127,14 @@ class Decomposed:
     ) -> None:
         """A deterministic walk with a cost a step and one at the end; UnsupportedError: beyond ``most_steps``."""
         if self.is_small(scope):
-            self._table(scope, [self.sizes[v] for v in scope], start, step, end)
+            self._table(scope, start, step, end)
         else:
             self._chain(title, scope, start, step, end, most_steps)
 
-    def _table(
-        self, scope: Sequence[int], sizes: list[int], start: State, step: Step, end: Callable[[State], Cost]
-    ) -> None:
+    def _table(self, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost]) -> None:
         tuples: list[tuple[int, ...]] = []
         costs: list[Cost] = []
-        for row in itertools.product(*(range(size) for size in sizes)):
+        for row in itertools.product(*(range(self.sizes[v]) for v in scope)):
             state: State = start
             cost: Cost = 0
             for place, value in enumerate(row):
@@ -171,9 +168,9 @@ class Decomposed:
             is_last = place == len(scope) - 1
             steps += len(states) * self.sizes[v]
             self.steps += len(states) * self.sizes[v]
-            if steps > most_steps or self.steps > MOST_STEPS_OF_ALL:
-                most = most_steps if steps > most_steps else MOST_STEPS_OF_ALL
-                raise UnsupportedError(f"{title} has more than {most:,} steps between states, which is too large")
+            for count, most in ((steps, most_steps), (self.steps, MOST_STEPS_OF_ALL)):
+                if count > most:
+                    raise UnsupportedError(f"{title} has more than {most:,} steps between states, which is too large")
             for state, index in states.items():
                 for value in range(self.sizes[v]):
                     following, cost = step(place, state, value)

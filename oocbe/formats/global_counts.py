@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oocbe.errors import amount
 from oocbe.formats.global_costs import MOST_ITEMS, Cost, GlobalReader, State, price
@@ -22,32 +22,8 @@ NETWORK = ("hard", "lin", "var", "quad")
 """Metrics of functions that toulbar2 decomposes itself; ``var`` is ``lin`` there."""
 
 
-def _each_at_most_once(reader: GlobalReader, metric: str, cost: Cost) -> None:
-    for value in reader.all_values():
-        reader.outside(reader.weights({value}), 0, 1, metric, cost)
-
-
 def _numbers(reader: GlobalReader) -> list[list[str]]:
     return [[str(value) for value in range(size)] for size in reader.sizes]
-
-
-def all_different_soft(reader: GlobalReader) -> None:
-    """``salldiff``: by variables that have to change, or by pairs."""
-    metric, cost = reader.metric("var", "dec", "decbi"), reader.cost()
-    if metric != "var" or cost == math.inf:
-        reader.differ(_numbers(reader), set(), cost)
-    else:
-        _each_at_most_once(reader, metric, cost)
-
-
-def all_different_network(reader: GlobalReader) -> None:
-    """``salldiffdp`` and ``walldiff``: a count of each value."""
-    metric = reader.metric(*(NETWORK if reader.keyword.startswith("w") else ("var",)))
-    cost = reader.cost()
-    if cost == math.inf:
-        reader.differ(_numbers(reader), set(), cost)
-    else:
-        _each_at_most_once(reader, metric, cost)
 
 
 def _must_forbid(reader: GlobalReader, cost: Cost) -> None:
@@ -55,11 +31,24 @@ def _must_forbid(reader: GlobalReader, cost: Cost) -> None:
         raise reader.error(f"found the cost {cost}, expected the upper bound or more, as {reader.keyword} is hard")
 
 
-def all_different_hard(reader: GlobalReader) -> None:
-    """``salldiffkp``, which only forbids."""
-    reader.metric("hard", "hardeq", "hardge")
-    _must_forbid(reader, reader.cost())
-    reader.differ(_numbers(reader), set(), math.inf)
+DIFFERENT = {
+    "salldiff": ("var", "dec", "decbi"),
+    "salldiffdp": ("var",),
+    "salldiffkp": ("hard", "hardeq", "hardge"),
+}
+"""Metrics of functions of different values; those of the others are :data:`NETWORK`."""
+
+
+def all_different_soft(reader: GlobalReader) -> None:
+    """``salldiff``, ``salldiffdp``, ``salldiffkp`` (hard) and ``walldiff``: by pairs, or a count of each value."""
+    metric, cost = reader.metric(*DIFFERENT.get(reader.keyword, NETWORK)), reader.cost()
+    if reader.keyword == "salldiffkp":
+        _must_forbid(reader, cost)
+    if metric in ("dec", "decbi") or cost == math.inf:
+        reader.differ(_numbers(reader), set(), cost)
+        return
+    for value in reader.all_values():
+        reader.outside(reader.weights({value}), 0, 1, metric, cost)
 
 
 def all_different(reader: GlobalReader) -> None:
@@ -280,18 +269,14 @@ RELATIONS: dict[str, Callable[[int, int], int]] = {
 
 
 def total(reader: GlobalReader) -> None:
-    """``wsum``: the sum of all values."""
+    """``wsum``: the sum of all values, against a number; ``wvarsum``: that of all but the last, against the last."""
     metric, cost, gap = reader.metric(*NETWORK), reader.cost(), reader.comparator(COMPARATORS)
-    right = reader.integer("a right-hand side")
-    weights = [list(range(size)) for size in reader.sizes]
+    weights, right = [list(range(size)) for size in reader.sizes], 0
+    if reader.keyword == "wvarsum":
+        weights[-1] = [-value for value in weights[-1]]
+    else:
+        right = reader.integer("a right-hand side")
     reader.violated(weights, lambda found: gap(found - right), metric, cost)
-
-
-def total_variable(reader: GlobalReader) -> None:
-    """``wvarsum``: the sum of all values but the last, against the last."""
-    metric, cost, gap = reader.metric(*NETWORK), reader.cost(), reader.comparator(COMPARATORS)
-    weights = [list(range(size)) for size in reader.sizes]
-    reader.violated([*weights[:-1], [-value for value in weights[-1]]], gap, metric, cost)
 
 
 def clique(reader: GlobalReader) -> None:
@@ -392,49 +377,52 @@ MOST_SLOW_STEPS = 2**16
 """Steps of a walk whose states are charts or trees, which take some 10 microseconds each."""
 
 
-@dataclass(frozen=True)
-class Automaton:
-    """A weighted automaton: costs by state of ``starts`` and ``ends``, and of (state, value, next state)."""
+def _run(
+    reader: GlobalReader,
+    starts: Mapping[int, Cost],
+    ends: Mapping[int, Cost],
+    transitions: Mapping[tuple[int, int, int], Cost],
+    changes: Cost | None = None,
+) -> None:
+    """Add the least cost of a weighted automaton's runs on the values.
 
-    starts: Mapping[int, Cost]
-    ends: Mapping[int, Cost]
-    transitions: Mapping[tuple[int, int, int], Cost]
+    starts, ends : costs by state. transitions : costs of (state, value, next state).
+    changes : price of reading another value; None: only what is there.
+    """
+    by_value: dict[int, list[tuple[int, int, Cost]]] = {}
+    for (state, value, following), cost in transitions.items():
+        by_value.setdefault(value, []).append((state, following, cost))
+    whole, top = reader.whole, reader.whole.top
 
-    def weigh(self, reader: GlobalReader, changes: Cost | None) -> None:
-        """Add a run's least cost on the values; ``changes``: price of other values; None: only what is read."""
-        by_value: dict[int, list[tuple[int, int, Cost]]] = {}
-        for (state, value, following), cost in self.transitions.items():
-            by_value.setdefault(value, []).append((state, following, cost))
-        whole, top = reader.whole, reader.whole.top
+    def step(place: int, state: State, value: int) -> tuple[State, Cost]:
+        before: dict[int, Cost] = dict(state)
+        after: dict[int, Cost] = {}
+        for read, moves in by_value.items():
+            if read != value and changes is None:
+                continue
+            extra = 0 if read == value or changes is None else changes
+            for origin, following, cost in moves:
+                total = before.get(origin, math.inf) + cost + extra
+                if total < min(top, after.get(following, math.inf)):
+                    after[following] = total
+        return _less_the_least(after)
 
-        def step(place: int, state: State, value: int) -> tuple[State, Cost]:
-            before: dict[int, Cost] = dict(state)
-            after: dict[int, Cost] = {}
-            for read, moves in by_value.items():
-                if read != value and changes is None:
-                    continue
-                extra = 0 if read == value or changes is None else changes
-                for origin, following, cost in moves:
-                    total = before.get(origin, math.inf) + cost + extra
-                    if total < min(top, after.get(following, math.inf)):
-                        after[following] = total
-            if not after:
-                return frozenset(), math.inf
-            least = min(after.values())
-            return frozenset((q, cost - least) for q, cost in after.items()), least
+    def end(state: State) -> Cost:
+        return min((cost + ends[q] for q, cost in dict(state).items() if q in ends), default=math.inf)
 
-        def end(state: State) -> Cost:
-            found = [cost + self.ends[q] for q, cost in dict(state).items() if q in self.ends]
-            return min(found, default=math.inf)
+    begin, least = _less_the_least(starts)
+    if not starts:
+        whole.forbid(reader.scope)
+        return
+    if least:
+        whole.costs((), [], [], least)
+    reader.walk(begin, step, end)
 
-        if not self.starts:
-            whole.forbid(reader.scope)
-            return
-        least = min(self.starts.values())
-        begin = frozenset((q, cost - least) for q, cost in self.starts.items())
-        if least:
-            whole.costs((), [], [], least)
-        reader.walk(begin, step, end)
+
+def _less_the_least(costs: Mapping[int, Cost]) -> tuple[State, Cost]:
+    """Costs by state less the least of them, and that one; infinite without any."""
+    least = min(costs.values(), default=math.inf)
+    return frozenset((q, cost - least) for q, cost in costs.items()), least
 
 
 def regular(reader: GlobalReader) -> None:
@@ -447,7 +435,7 @@ def regular(reader: GlobalReader) -> None:
         (_state(reader, states), reader.integer("a value"), _state(reader, states)): 0
         for _ in range(reader.count("a number of transitions"))
     }
-    Automaton(starts, ends, moves).weigh(reader, None if cost == math.inf else cost)
+    _run(reader, starts, ends, moves, None if cost == math.inf else cost)
 
 
 def regular_weighted(reader: GlobalReader) -> None:
@@ -458,7 +446,7 @@ def regular_weighted(reader: GlobalReader) -> None:
     )
     moves = {_move_of_table(reader, states): reader.cost(low) for _ in range(reader.count("a number of transitions"))}
     given = starts or dict.fromkeys(range(states), 0)
-    Automaton({q: cost for q, cost in given.items() if cost != math.inf}, ends, moves).weigh(reader, None)
+    _run(reader, {q: cost for q, cost in given.items() if cost != math.inf}, ends, moves)
 
 
 def _move_of_table(reader: GlobalReader, states: int) -> tuple[int, int, int]:
@@ -491,9 +479,8 @@ def _state(reader: GlobalReader, states: int) -> int:
 class Grammar:
     """A weighted grammar in Chomsky's normal form: costs of (symbol, value), and of (symbol, left, right)."""
 
-    start: int
-    leaves: dict[tuple[int, int], Cost]
-    rules: dict[tuple[int, int, int], Cost]
+    leaves: dict[tuple[int, int], Cost] = field(default_factory=dict)
+    rules: dict[tuple[int, int, int], Cost] = field(default_factory=dict)
 
     def allow_changes(self, symbols: int, values: range, cost: Cost) -> None:
         """Let a value be read as another for a cost, the way toulbar2 does it.
@@ -523,18 +510,13 @@ class Grammar:
                         column[start][symbol] = cost
         return (*chart, tuple(tuple(sorted(own.items())) for own in column)), 0
 
-    def end(self, chart: State) -> Cost:
-        """Cost of the whole walk."""
-        found: Cost = dict(chart[-1][0]).get(self.start, math.inf)
-        return found
-
 
 def grammar(reader: GlobalReader) -> None:
     """``sgrammar`` and ``sgrammardp``: values that have to change, or a derivation of least weight."""
     metric, cost = reader.metric("var", "weight"), reader.cost()
     symbols = reader.integer("a number of symbols", 1, MOST_ITEMS)
     reader.count("a number of values")
-    found = Grammar(_symbol(reader, symbols), {}, {})
+    start, found = _symbol(reader, symbols), Grammar()
     for _ in range(reader.count("a number of rules")):
         kind = reader.integer("the kind of a rule", 0, 3)
         left = _symbol(reader, symbols)
@@ -546,7 +528,7 @@ def grammar(reader: GlobalReader) -> None:
             found.rules[rule] = min(reader.cost() if kind == 3 else 0, found.rules.get(rule, math.inf))
     if metric == "var" and cost != math.inf:
         found.allow_changes(symbols, reader.all_values(), cost)
-    reader.walk((), found.step, found.end, MOST_SLOW_STEPS)
+    reader.walk((), found.step, lambda chart: dict(chart[-1][0]).get(start, math.inf), MOST_SLOW_STEPS)
 
 
 def _symbol(reader: GlobalReader, symbols: int) -> int:
@@ -565,11 +547,7 @@ def largest(reader: GlobalReader) -> None:
         found = max(most, weights.get((place, value), default))
         return found, math.inf if found == math.inf else 0
 
-    def end(most: State) -> Cost:
-        found: Cost = most
-        return found
-
-    reader.walk(0, step, end)
+    reader.walk(0, step, lambda most: most)
 
 
 def spanning_tree(reader: GlobalReader) -> None:
