@@ -95,6 +95,31 @@ class TokenNetwork(BeliefNetwork):
             raise self.lexer.expected(known, self.lexer.place - 1)
         return self.index[name]
 
+    def shape(self, scope: Sequence[int], start: int | None = None) -> tuple[int, ...]:
+        """Sizes of variables, the last one given the others, unless a table over them is too large.
+
+        start : the token to name then; None: the one before the next.
+        """
+        shape = tuple(self.variables[v].size for v in scope)
+        if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
+            raise self.lexer.unsupported(
+                f"the probabilities of {self.variables[scope[-1]].name!r} have {math.prod(shape):,} entries over "
+                f"{len(shape)} {self.what}s; at most {LARGEST_TABLE:,} and {MOST_DIMENSIONS} are supported",
+                start,
+            )
+        return shape
+
+    def add_by_default(self, name: str, entries: int, start: int | None = None) -> None:
+        """Count entries of a variable's table that no number stands for; UnsupportedError: too many up to here."""
+        self.by_default += entries
+        most = MOST_BY_DEFAULT + len(self.lexer)
+        if self.by_default > most:
+            raise self.lexer.unsupported(
+                f"up to the probabilities of {name!r}, defaults stand for {self.by_default:,} entries; at most "
+                f"{most:,} are supported. List them",
+                start,
+            )
+
 
 def parse(text: Text) -> Problem:
     """Read a network as a max-product problem.
@@ -222,18 +247,7 @@ def _read_probability(network: TokenNetwork) -> None:
             parents.append(parent)
     lexer.take(")", "'|' and parents, ',' or ')'")
     lexer.take("{", "'{' and the probabilities")
-    shape = tuple(network.variables[v].size for v in (*parents, child))
-    if math.prod(shape) > LARGEST_TABLE:
-        raise lexer.unsupported(
-            f"the probability of {network.variables[child].name!r} has {math.prod(shape):,} entries; "
-            f"at most {LARGEST_TABLE:,} are supported"
-        )
-    if len(shape) > MOST_DIMENSIONS:
-        raise lexer.unsupported(
-            f"variable {network.variables[child].name!r} has {len(parents)} parents; at most "
-            f"{MOST_DIMENSIONS - 1} are supported"
-        )
-    table = _read_table(network, child, parents, shape)
+    table = _read_table(network, child, parents, network.shape((*parents, child)))
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
 
@@ -269,7 +283,7 @@ def _read_table(network: TokenNetwork, child: int, parents: list[int], shape: tu
                 row.append(network.values[v].get(label, slice(None)))
             lexer.take(")", f"')' after the values of {len(parents)} parents")
             if slice(None) in row:
-                _add_by_default(network, name, known[tuple(row)].size * size)
+                network.add_by_default(name, known[tuple(row)].size * size)
             elif listed[tuple(row)]:
                 raise lexer.error(f"found a row of the probability of {name!r} a second time", start)
             else:
@@ -282,19 +296,9 @@ def _read_table(network: TokenNetwork, child: int, parents: list[int], shape: tu
             missing = np.unravel_index(int(np.argmin(known)), known.shape)
             shown = ", ".join(network.variables[v].label(int(x)) for v, x in zip(parents, missing, strict=True))
             raise lexer.error(f"the probability of {name!r} ends without the row ({shown})", lexer.place - 1)
-        _add_by_default(network, name, unlisted * size)
+        network.add_by_default(name, unlisted * size)
         table[~known] = default
     return table
-
-
-def _add_by_default(network: TokenNetwork, name: str, entries: int) -> None:
-    network.by_default += entries
-    most = MOST_BY_DEFAULT + len(network.lexer)
-    if network.by_default > most:
-        raise network.lexer.unsupported(
-            f"up to the probability of {name!r}, defaults stand for {network.by_default:,} "
-            f"entries; at most {most:,} are supported. List the rows"
-        )
 
 
 def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:

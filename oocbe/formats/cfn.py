@@ -216,10 +216,7 @@ def _sees_type(lexer: Lexer) -> bool:
     """Whether a type follows whose tag was left out: a word, and a bracket with its parameters."""
     if not lexer.sees_word() or lexer.next_word in ("costs", "defaultcost") or _is_number(lexer):
         return False
-    lexer.place += 1
-    is_type = lexer.sees(OPEN)
-    lexer.place -= 1
-    return is_type
+    return lexer.sees(OPEN, 1)
 
 
 def _read_costs(reader: _CfnReader, title: str, scope: list[int], default: Cost | None) -> _Listed:

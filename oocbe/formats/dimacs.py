@@ -141,7 +141,7 @@ class _DimacsReader:
         place = self._take()
         kind = text.word(place, kinds[0])
         if kind not in kinds:
-            raise text.error(place, f"found {text.shown(place)}, expected {kinds[0]}")
+            raise text.expected(kinds[0], place)
         self._has_weights = kind == "wcnf"
         count = text.integer(self._take(), "the number of variables", 0, LARGEST_VARIABLE)
         clauses = text.integer(self._take(), "the number of clauses", 0)
@@ -176,7 +176,7 @@ class _DimacsReader:
         if text.data.find(b"\n", text.span(self._tokens[first])[0], text.span(last)[0]) >= 0:
             start = self._tokens[first]
             line = next(token for token in self._tokens[first:] if text.line(token) != text.line(start))
-            raise text.error(line, f"found {text.shown(line)}, expected 0 at the end of the clause on the line before")
+            raise text.expected("0 at the end of the clause on the line before", line)
 
 
 def render_cnf(problem: Problem) -> str:
@@ -184,8 +184,7 @@ def render_cnf(problem: Problem) -> str:
     hard, soft, constant = _clauses(problem)
     if soft or constant:
         raise UnsupportedError(f"{problem.name}: the cnf format has no costs; write it as .wcnf")
-    lines = [f"p cnf {len(problem.variables)} {len(hard)}"]
-    return "\n".join([*lines, *hard]) + "\n"
+    return "\n".join([f"p cnf {len(problem.variables)} {len(hard)}", *hard]) + "\n"
 
 
 def render_wcnf(problem: Problem) -> str:

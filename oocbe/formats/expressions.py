@@ -216,13 +216,9 @@ class _ExpressionReader:
         everything = (node for statement in statements for node in ast.walk(statement))
         self._assigned = {n.id for n in everything if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         inner = self._statements(statements)
-
-        def evaluate(values: Values) -> object:
-            return inner(dict(values))
-
         if not any(map(_returns, statements)):
             raise ExpressionError("a body that ends without return")
-        return evaluate
+        return lambda values: inner(dict(values))
 
     def _statements(self, statements: Sequence[ast.stmt]) -> Evaluated:
         """Statements in a row; they are worth :data:`_GOES_ON` where none returns."""
@@ -271,8 +267,9 @@ class _ExpressionReader:
 
     def expression(self, node: ast.expr) -> Evaluated:
         """One part and what is within it."""
-        if isinstance(node, ast.Constant):
-            return self._constant(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | None):
+            constant = node.value
+            return lambda values: constant
         if isinstance(node, ast.Name):
             name = node.id
             if name not in self._assigned:
@@ -301,12 +298,6 @@ class _ExpressionReader:
         if isinstance(node, ast.Call):
             return self._call(node)
         raise _refusal(node)
-
-    def _constant(self, node: ast.Constant) -> Evaluated:
-        value = node.value
-        if not isinstance(value, int | float | str | None):
-            raise _refusal(node)
-        return lambda values: value
 
     def _of_truth(self, node: ast.BoolOp) -> Evaluated:
         parts = [self.expression(part) for part in node.values]

@@ -124,13 +124,7 @@ class _Reader:
 
     def _keyword(self) -> str | None:
         """The section whose keyword is next, where it is one and no row's name."""
-        found = _SECTIONS.get(self._lexer.next_word.lower())
-        if found is None:
-            return None
-        self._lexer.place += 1
-        is_name = self._lexer.sees(":")
-        self._lexer.place -= 1
-        return None if is_name else found
+        return None if self._lexer.sees(":", 1) else _SECTIONS.get(self._lexer.next_word.lower())
 
     def _section(self, what: str) -> str:
         found = self._keyword()
@@ -156,13 +150,11 @@ class _Reader:
 
     def _name(self, default: str) -> str:
         lexer = self._lexer
-        if not lexer.sees_word():
+        if not (lexer.sees_word() and lexer.sees(":", 1)):
             return default
         name = lexer.word("a name")
-        if lexer.accept(":"):
-            return name
-        lexer.place -= 1
-        return default
+        lexer.take(":", "':'")
+        return name
 
     def _row(self) -> None:
         lexer = self._lexer

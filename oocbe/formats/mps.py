@@ -323,18 +323,16 @@ class _Reader:
     def _system(self) -> LinearSystem:
         rows, columns = np.array(self._entries[0], dtype=np.int64), np.array(self._entries[1], dtype=np.int64)
         order = np.argsort(rows, kind="stable")
-        row_lower, row_upper = (np.full(len(self._rows), side) for side in (-np.inf, np.inf))
+        row_lower, row_upper = (np.empty(len(self._rows)) for _ in range(2))
         for name, row in self._rows.items():
             kind, right = self._kinds[name], self._right.get(name, 0.0)
             width = self._ranges.get(name)
-            if kind in (b"E", b"G"):
-                row_lower[row] = right + min(0.0, width or 0.0) if kind == b"E" else right
-            if kind in (b"E", b"L"):
-                row_upper[row] = right + max(0.0, width or 0.0) if kind == b"E" else right
-            if width is not None and kind == b"G":
-                row_upper[row] = right + abs(width)
-            if width is not None and kind == b"L":
-                row_lower[row] = right - abs(width)
+            if kind == b"E":
+                row_lower[row], row_upper[row] = right + min(0.0, width or 0.0), right + max(0.0, width or 0.0)
+            elif kind == b"G":
+                row_lower[row], row_upper[row] = right, np.inf if width is None else right + abs(width)
+            else:
+                row_lower[row], row_upper[row] = -np.inf if width is None else right - abs(width), right
         integral = np.array(self._integral, dtype=bool)
         lower, upper = np.zeros(len(integral)), np.where(integral, 1.0, np.inf)
         for place in self._lower.keys() | self._upper.keys():

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import amount
-from oocbe.formats.bif import MOST_BY_DEFAULT, MOST_DIMENSIONS, TokenNetwork
-from oocbe.formats.text import LARGEST_TABLE, Lexer, Text
+from oocbe.formats.bif import TokenNetwork
+from oocbe.formats.text import Lexer, Text
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
@@ -134,13 +134,7 @@ def _read_potential(network: TokenNetwork) -> None:
     name = network.variables[child].name
     if child in network.functions:
         raise lexer.error(f"found a second potential of node {name!r}, expected one", start)
-    shape = tuple(network.variables[v].size for v in (*parents, child))
-    if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
-        raise lexer.unsupported(
-            f"the potential of {name!r} has {math.prod(shape):,} entries over {len(shape)} "
-            f"nodes; at most {LARGEST_TABLE:,} and {MOST_DIMENSIONS} are supported",
-            start,
-        )
+    shape = network.shape((*parents, child), start)
     table = _read_data(network, name, shape, start)
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
@@ -171,12 +165,6 @@ def _read_data(network: TokenNetwork, name: str, shape: tuple[int, ...], start: 
                 f"found {amount(len(numbers), 'probability')} of {name!r}, expected {math.prod(shape)}", place
             )
     if numbers is None:
-        network.by_default += math.prod(shape)
-        if network.by_default > MOST_BY_DEFAULT + len(lexer):
-            raise lexer.unsupported(
-                f"up to here, potentials without data stand for {network.by_default:,} entries; "
-                f"at most {MOST_BY_DEFAULT + len(lexer):,} are supported",
-                start,
-            )
+        network.add_by_default(name, math.prod(shape), start)
         return np.full(shape, 1 / shape[-1])
     return np.array(numbers).reshape(shape)

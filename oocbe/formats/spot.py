@@ -132,9 +132,7 @@ def _read_consumption(text: Text, token: int) -> float:
         return 0.0
     used = float(text.floats(token, 1, "a recorder consumption")[0])
     if not 0 <= used < MOST_CONSUMPTION:
-        raise text.error(
-            token, f"found {text.shown(token)}, expected a recorder consumption, 0 to {MOST_CONSUMPTION:,}"
-        )
+        raise text.expected(f"a recorder consumption, 0 to {MOST_CONSUMPTION:,}", token)
     return used
 
 

@@ -217,13 +217,15 @@ class Text:
         """The error to raise about a token."""
         return FormatError(self.path, self.line(token), message)
 
+    def expected(self, what: str, token: int) -> FormatError:
+        """The error to raise where a token that exists is not what it should be."""
+        return self.error(token, f"found {self.shown(token)}, expected {what}")
+
     def raw(self, token: int) -> bytes:
         """Bytes of a token that exists."""
         start, end = self.span(token)
         if end - start > LONGEST_TOKEN:
-            raise self.error(
-                token, f"found {self.shown(token)}, expected a word of at most {LONGEST_TOKEN:,} characters"
-            )
+            raise self.expected(f"a word of at most {LONGEST_TOKEN:,} characters", token)
         return self._data[start:end]
 
     def between(self, first: int, last: int) -> bytes:
@@ -253,7 +255,7 @@ class Text:
         window = self._at(token)
         values, good = window.integers
         if not good[token - window.first]:
-            raise self.error(token, f"found {self.shown(token)}, expected {what}, an integer")
+            raise self.expected(f"{what}, an integer", token)
         value = int(values[token - window.first])
         if (low is not None and value < low) or (high is not None and value > high):
             if high is None:
@@ -274,7 +276,7 @@ class Text:
             values, good = window.integers[0][begin:end], window.integers[1][begin:end]
             if not good.all():
                 bad = past + int(np.argmin(good))
-                raise self.error(bad, f"found {self.shown(bad)}, expected {what}, an integer")
+                raise self.expected(f"{what}, an integer", bad)
             if len(values) == count:
                 return values
             found = np.empty(count, dtype=np.int64) if found is None else found
@@ -302,8 +304,7 @@ class Text:
     def _floats_of(self, window: _Window, begin: int, end: int, what: str) -> NDArray[np.float64]:
         first = window.first + begin
         if window.ends[end - 1] - window.starts[end - 1] > LONGEST_TOKEN:
-            bad = first + end - begin - 1
-            raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
+            raise self.expected(f"{what}, a finite number", first + end - begin - 1)
         part = self._data[window.starts[begin] : window.ends[end - 1]]
         words = part.split()
         try:
@@ -313,15 +314,11 @@ class Text:
         # Python's float() takes 1_000, no file format does.
         suspect = ~np.isfinite(values) if b"_" not in part else ~np.isfinite(values) | [b"_" in word for word in words]
         if suspect.any():
-            bad = first + int(np.argmax(suspect))
-            raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
+            raise self.expected(f"{what}, a finite number", first + int(np.argmax(suspect)))
         if b"e" in part or b"E" in part or (window.ends[begin:end] - window.starts[begin:end]).max() > UNDERFLOW_LENGTH:
             for place in np.flatnonzero(values == 0.0).tolist():
                 if words[place].lower().partition(b"e")[0].strip(b"+-0."):
-                    bad = first + place
-                    raise self.error(
-                        bad, f"found {self.shown(bad)}, expected {what}, zero or large enough for a double"
-                    )
+                    raise self.expected(f"{what}, zero or large enough for a double", first + place)
         return values
 
     def expect_end(self, token: int, what: str) -> None:
@@ -450,9 +447,10 @@ class Lexer:
     def _token(self, place: int) -> str:
         return self._content[self._starts[place] : self._ends[place]]
 
-    def sees(self, mark: str) -> bool:
-        """Whether the next token is one of the given marks (a string of single characters)."""
-        return not self.ended and self._kinds[self.place] == _MARK and self._token(self.place) in mark
+    def sees(self, mark: str, ahead: int = 0) -> bool:
+        """Whether the next token, or one so many tokens behind it, is one of the given marks (a string of them)."""
+        place = self.place + ahead
+        return place < len(self._kinds) and self._kinds[place] == _MARK and self._token(place) in mark
 
     def sees_word(self, words: Collection[str] | None = None) -> bool:
         """Whether the next token is a word or string, and one of ``words`` where those are given."""

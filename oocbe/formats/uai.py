@@ -58,7 +58,7 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
     text = text.without_comments()
     kind = text.word(0, "MARKOV or BAYES")
     if kind.upper() not in KINDS:
-        raise text.error(0, f"found {text.shown(0)}, expected MARKOV or BAYES")
+        raise text.expected("MARKOV or BAYES", 0)
     count = text.integer(1, "the number of variables", low=0)
     sizes: list[int] = text.integers(2, count, "a domain size for each variable").tolist()
     for v, size in enumerate(sizes):
@@ -88,11 +88,8 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
         values = text.floats(cursor + 1, entries, f"an entry of factor {number}")
         if semiring == MAX_PRODUCT and (values < 0).any():
             bad = cursor + 1 + int(np.argmax(values < 0))
-            raise text.error(
-                bad,
-                f"found {text.shown(bad)}, expected an entry of factor {number}, at least 0: a file of "
-                "logarithms is one of the format lg",
-            )
+            wanted = f"an entry of factor {number}, at least 0: a file of logarithms is one of the format lg"
+            raise text.expected(wanted, bad)
         feasible = np.flatnonzero(values if semiring == MAX_PRODUCT else values > IMPOSSIBLE)
         tables[key] = tuples_at(feasible, shape), values[feasible]
         functions.append(Function(scope, *tables[key]))

@@ -361,15 +361,13 @@ class _XcspReader:
 
     def _table(self, element: Element, source: Element, scope: list[int]) -> _Table:
         """The parsed tuples; those of a hybrid table depend on the domains."""
-        if element.attributes.get("type", "").startswith("hybrid"):
-            domains = [self._variables.domains[v] for v in scope]
-            key: tuple[int, ...] = (id(source), len(scope), *map(id, domains))
-            if key not in self._tables:
-                self._tables[key] = _Table(read_hybrid_tuples(source, [own.values for own in domains]), {})
-            return self._tables[key]
-        key = (id(source), len(scope))
+        is_hybrid = element.attributes.get("type", "").startswith("hybrid")
+        domains = [self._variables.domains[v] for v in scope] if is_hybrid else []
+        key = (id(source), len(scope), *map(id, domains))
         if key not in self._tables:
-            self._tables[key] = _Table(read_tuples(source, len(scope)), {})
+            values = [own.values for own in domains]
+            rows = read_hybrid_tuples(source, values) if is_hybrid else read_tuples(source, len(scope))
+            self._tables[key] = _Table(rows, {})
         return self._tables[key]
 
     def _instantiation(self, reading: Reading) -> None:

@@ -304,20 +304,18 @@ def _channel(reading: Reading) -> None:
             reading.post(call("iff", call("eq", part, constant(1)), call("eq", chosen, constant(firsts[0] + place))))
         reading.post(call("in", chosen, *(constant(firsts[0] + place) for place in range(len(scopes[0])))))
         return
-    one, other = scopes[0], scopes[-1]
-    if len(one) * len(other) > MOST_PAIRS:
+    if len(scopes[0]) * len(scopes[-1]) > MOST_PAIRS:
         raise Unread(f"more than {MOST_PAIRS:,} pairs of variables")
-    connective = "iff" if len(one) == len(other) else "imp"
-    short, long = (
-        ((one, firsts[0]), (other, firsts[-1])) if len(one) <= len(other) else ((other, firsts[-1]), (one, firsts[0]))
-    )
-    for i, part in enumerate(short[0]):
+    sides = [(scopes[0], firsts[0]), (scopes[-1], firsts[-1])]
+    (short, first), (long, first_of_long) = sorted(sides, key=lambda side: len(side[0]))
+    connective = "iff" if len(short) == len(long) else "imp"
+    targets = [constant(first_of_long + number) for number in range(len(long))]
+    for number, part in enumerate(short):
         # A value without a place in the other list has no partner.
-        reading.post(call("in", part, *(constant(long[1] + j) for j in range(len(long[0])))))
-        for j, partner in enumerate(long[0]):
-            reading.post(
-                call(connective, call("eq", part, constant(long[1] + j)), call("eq", partner, constant(short[1] + i)))
-            )
+        reading.post(call("in", part, *targets))
+        for target, partner in zip(targets, long, strict=True):
+            is_partner = call("eq", partner, constant(first + number))
+            reading.post(call(connective, call("eq", part, target), is_partner))
 
 
 MOST_TIMES = 2**16

@@ -10,7 +10,7 @@ walk, or places along a circuit, have none.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -104,20 +104,11 @@ class Gathered:
         products = (part if c == 1 else call("mul", constant(c), part) for c, part in terms)
         self.asked.append(condition.of(call("add", constant(0), *products)))
 
-    def new_variable(self, values: Sequence[int]) -> NoReturn:
-        """Unread: where the constraint does not hold, such a variable would have any value."""
+    def new_variable(self, *_: object) -> NoReturn:
+        """Unread: where the constraint does not hold, such a variable, or a walk's states, would have any value."""
         raise Unread("a variable for its truth")
 
-    def walk(
-        self,
-        scope: Sequence[int],
-        start: Hashable,
-        step: Callable[[int, Hashable, int], Hashable | None],
-        is_end: Callable[[Hashable], bool],
-        name: str,
-    ) -> NoReturn:
-        """Unread: where the constraint does not hold, the walk has no end."""
-        raise Unread("a variable for its truth")
+    walk = new_variable
 
 
 def is_reified(element: Element) -> bool:

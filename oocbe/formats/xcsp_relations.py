@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,8 +95,7 @@ class RelationTables:
         if key not in self._tables:
             holds = self.evaluate(expression, [own.values for own in domains]) != 0
             allowed = 2 * int(np.count_nonzero(holds)) <= holds.size
-            rows = np.argwhere(holds == allowed) if holds.ndim else np.zeros((int(holds == allowed), 0), dtype=np.int64)
-            self._keep(key, rows, allowed)
+            self._keep(key, np.argwhere(holds == allowed), allowed)
         rows, allowed = self._tables[key]
         if allowed or len(rows):
             self.constraints.append(Constraint(expression.scope, rows, allowed))
@@ -115,8 +115,7 @@ class RelationTables:
             values = self.values(left.value)
             place = np.minimum(np.searchsorted(values, found), len(values) - 1)
             fits = values[place] == found
-            rows = np.argwhere(fits) if fits.ndim else np.zeros((int(fits), 0), dtype=np.int64)
-            self._keep(key, np.concatenate([rows, place[fits].reshape(-1, 1)], axis=1), True)
+            self._keep(key, np.concatenate([np.argwhere(fits), place[fits].reshape(-1, 1)], axis=1), True)
         rows = self._tables[key][0]
         if is_equal or len(rows):
             self.constraints.append(Constraint((*right.scope, left.value), rows, is_equal))
@@ -431,12 +430,8 @@ class Relations:
             following = step(place, state, values[place][index])
             return following, 0 if following is not None else math.inf
 
-        self._start_walk()
-        try:
+        with self._walking():
             self._walks.walk(name, distinct, start, step_of_index, lambda state: 0 if is_end(state) else math.inf)
-        except UnsupportedError as error:
-            raise Unread(str(error)) from None
-        self._end_walk()
 
     def distinct(self, scope: Sequence[int]) -> list[int]:
         """The variables, with a copy in place of one that is there a second time."""
@@ -539,21 +534,20 @@ class Relations:
         def price(total: int) -> int | float:
             return 0 if evaluate(template, [np.array(total + offset)]) else math.inf
 
-        self._start_walk()
         if sum(int(np.abs(column).max()) for column in columns.values()) >= LARGEST:
             raise Unread("numbers of more than 64 bits")
-        try:
+        with self._walking():
             self._walks.weighted_sum(name, tuple(columns), [column.tolist() for column in columns.values()], price)
-        except UnsupportedError as error:
-            raise Unread(str(error)) from None
-        self._end_walk()
 
-    def _start_walk(self) -> None:
+    @contextmanager
+    def _walking(self) -> Iterator[None]:
+        """A block that adds one walk, whose states and tables are taken over; Unread where they are too many."""
         known = len(self._walks.sizes)
         self._walks.sizes += [v.size for v in self.variables.variables[known:]]
-
-    def _end_walk(self) -> None:
-        """Take over the states and tables of the walk that was added last."""
+        try:
+            yield
+        except UnsupportedError as error:
+            raise Unread(str(error)) from None
         made = len(self._walks.sizes) - len(self.variables.variables)
         for place in range(-made, 0):
             self.add_variable(self._walks.names[place], np.arange(self._walks.sizes[place], dtype=np.int64))

@@ -348,10 +348,7 @@ def _with_ranges(element: Element, text: bytes, arity: int) -> NDArray[np.int64]
         if len(cells) != arity:
             raise _tuple_error(element, text, arity)
         ranges = [(STAR, STAR) if cell == "*" else read_range(element, cell) for cell in cells]
-        count = 1
-        for low, high in ranges:
-            count *= high - low + 1
-        total += count
+        total += math.prod(high - low + 1 for low, high in ranges)
         if total > MOST_ROWS:
             raise element.error(f"found ranges that stand for {total:,} tuples, expected at most {MOST_ROWS:,}")
         rows += itertools.product(*(range(low, high + 1) for low, high in ranges))
@@ -413,9 +410,7 @@ def _rows_of_tuple(element: Element, cells: Sequence[str], domains: Sequence[Int
         if condition is not None and condition.scope == (v,):
             own = own[evaluate(condition.template, [own]) != 0]
         values[v] = own
-    size = 1
-    for own in values.values():
-        size *= len(own)
+    size = math.prod(map(len, values.values()))
     if size > most:
         raise element.error(f"found tuples that stand for {size:,} rows and more, expected at most {MOST_ROWS:,}")
     axes = dict(zip(columns, np.ix_(*values.values()) if columns else (), strict=True))

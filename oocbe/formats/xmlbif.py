@@ -131,8 +131,7 @@ def probabilities(element: Element, name: str, shape: tuple[int, ...]) -> NDArra
             )
         values = numbers.floats(0, len(numbers), what)
         if (values < 0).any():
-            bad = int(np.argmax(values < 0))
-            raise numbers.error(bad, f"found {numbers.shown(bad)}, expected {what}, at least 0")
+            raise numbers.expected(f"{what}, at least 0", int(np.argmax(values < 0)))
     except FormatError as error:
         raise element.in_text(error) from None
     return values.reshape(shape)

@@ -168,7 +168,7 @@ def test_parents_in_a_circle_are_refused(tmp_path):
 def test_a_small_file_with_defaults_fills_no_memory(tmp_path, parents, copies):
     """Neither at once nor bit by bit: what defaults stand for is limited in the whole file."""
     with pytest.raises(
-        UnsupportedError, match=r"weather.bif, line \d+: up to the probability of 'c\d+', defaults stand"
+        UnsupportedError, match=r"weather.bif, line \d+: up to the probabilities of 'c\d+', defaults stand"
     ):
         read_text(tmp_path, defaulted(parents, copies=copies))
 
@@ -189,7 +189,7 @@ def test_parents_of_any_number(tmp_path, parents):
     """With one value each: axes are limited, too."""
     text = defaulted(parents, size=1)
     if parents > 63:
-        with pytest.raises(UnsupportedError, match=f"variable 'c0' has {parents} parents; at most 63"):
+        with pytest.raises(UnsupportedError, match=f"'c0' have 2 entries over {parents + 1} variables; at most"):
             read_text(tmp_path, text)
     else:
         assert read_text(tmp_path, text).functions[-1].values.tolist() == [0.5, 0.5]

@@ -99,7 +99,7 @@ def test_whole_files_that_lack_something(tmp_path):
         (
             "".join(f"node a{k} {{ states = (x y); }}\n" for k in range(26))
             + f"potential (a0 | {' '.join(f'a{k}' for k in range(1, 26))}) {{ }}",
-            "without data stand for 67,108,864 entries",
+            "defaults stand for 67,108,864 entries",
         ),
     ],
 )
