@@ -10,6 +10,7 @@ import os
 import platform
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -50,13 +51,14 @@ def doctor() -> None:
 
     folder = Path(tempfile.gettempdir())
     usage, speed = os.statvfs(folder), _disk_speed(folder)
+    names = (*NEEDED, *(module for module, _ in OPTIONAL.values()), "cupy-cuda12x", "cupy-cuda13x")
     loops, devices = listed(is_quick=False), _devices()
     lacks = [(extra, *needed) for extra, needed in OPTIONAL.items() if find_spec(needed[0]) is None]
     missing = [{"what": f"{module}, for {use}", "remedy": install_hint(extra)} for extra, module, use in lacks]
     if uncompiled := sum(map(is_missing, loops)):
         missing.append({"what": f"{uncompiled} of {len(loops)} compiled loops", "remedy": "oocbe warm-up"})
     found: dict[str, Any] = {
-        "versions": {"oocbe": __version__, "python": platform.python_version(), **_versions()},
+        "versions": {"oocbe": __version__, "python": platform.python_version(), **versions_of(names)},
         "system": platform.platform(),
         "processors": available_processors(),
         "memory_bytes": available_memory(),
@@ -83,10 +85,10 @@ def doctor() -> None:
     print_answer(lambda: {"schema_version": 1, **found}, rows, f"{len(missing)} missing")
 
 
-def _versions() -> dict[str, str]:
-    """Versions of the installed distributions."""
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """Versions of the installed ones of some distributions."""
     found = {}
-    for name in (*NEEDED, *(module for module, _ in OPTIONAL.values()), "cupy-cuda12x", "cupy-cuda13x"):
+    for name in names:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -192,10 +192,8 @@ def _trace(path: Path) -> list[str]:
 
 def _versions() -> list[tuple[str, object]]:
     import platform
-    from importlib.metadata import PackageNotFoundError, version
 
-    found: list[tuple[str, object]] = [("oocbe", __version__), ("Python", platform.python_version())]
-    for library in LIBRARIES:
-        with suppress(PackageNotFoundError):
-            found.append((library, version(library)))
-    return [*found, ("system", platform.platform())]
+    from oocbe.cli.doctor import versions_of
+
+    found = {"oocbe": __version__, "Python": platform.python_version(), **versions_of(LIBRARIES)}
+    return [*found.items(), ("system", platform.platform())]

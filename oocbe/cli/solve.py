@@ -143,8 +143,9 @@ def solve(
         of_one["task"] = task != "optimum"
         return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
     from oocbe.api.facade import solver_from, use_workers_of
-    from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
+    from oocbe.api.tasks.verbs import RESUMED, answered, load_engine, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError, UsageError
+    from oocbe.model.results.task_result import TaskResult
     from oocbe.model.run_verb import read_and_work
 
     # Other tasks save no run: their work folder only has scratch folders.
@@ -174,23 +175,16 @@ def solve(
             raise UnsupportedError(f"--proof, --opb: only the optimum and counts have them, not the task {task}")
         if hint is not None:
             raise UnsupportedError(f"--hint: only the optimum uses one, not the task {task}; leave out --task")
-        with traced_for(report, trace) as traced:
-            with written_to(traced, about):
-                problem, answer = _run_task(
-                    task, file, format, evidence, options, of_task, (quiet, verbose), solution, output, is_printed
-                )
-            if report is not None:
-                write_report(report, problem, answer, options, traced)
-        missing = next((note for note in answer.notes if note.startswith("no proof was written: ")), "")
-        if missing and (quiet or is_printed):  # without notes
-            warn(missing)
-        return answer.exit_code or (EXIT_LIMIT if missing else 0)
+        if solution is not None and task != "mpe":
+            raise UsageError(
+                "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
+            )
 
     proofs: list[ProofTask] = []
 
     def read(path: Path) -> Problem:
         problem = load(path, format, evidence)
-        if proof is not None or opb is not None:
+        if task == "optimum" and (proof is not None or opb is not None):
             from oocbe.certificates.proofs import ProofTask
 
             proofs.append(ProofTask(problem, options, proof, opb))
@@ -200,7 +194,12 @@ def solve(
             check_certifiable(path, problem, options, bool(evidence), format is not None)
         return problem
 
-    def work(problem: Problem) -> Result:
+    def work(problem: Problem) -> Result | TaskResult:
+        if task != "optimum":
+            load_engine()
+            defer_signals()
+            with use_workers_of(options):
+                return answered(task, problem, options, observer=observer, **of_task)
         run = solver_from(hint)  # after reading: a malformed file need not wait for Numba
         defer_signals()
         with use_workers_of(options):
@@ -212,6 +211,8 @@ def solve(
             problem, result = read_and_work(file, read, work, options.time_limit)
         if report is not None:
             write_report(report, problem, result, options, traced)
+    if isinstance(result, TaskResult):
+        return _finish_task(result, problem, solution, output, is_printed, quiet)
     if solution is not None and result.assignment is not None:
         from oocbe.formats.solutions import write_solution
 
@@ -253,55 +254,30 @@ def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[st
     return given
 
 
-def _run_task(
-    task: str,
-    file: Path,
-    format_name: str | None,
-    evidence: list[str] | None,
-    options: SolveOptions,
-    of_task: dict[str, Any],
-    is_shown: tuple[bool, bool],
-    solution: Path | None,
-    output_file: Path | None,
-    in_lines: bool,
-) -> tuple[Problem, TaskResult]:
-    from oocbe.api.facade import use_workers_of
-    from oocbe.api.tasks.verbs import answered, load_engine
-    from oocbe.errors import UsageError
-    from oocbe.formats.solutions import write_assignment
-    from oocbe.model.run_verb import read_and_work
+def _finish_task(
+    result: TaskResult, problem: Problem, solution: Path | None, output: Path | None, in_lines: bool, quiet: bool
+) -> int:
+    """Write a task's answer to files and print it; returns the exit code."""
+    from oocbe.errors import EXIT_LIMIT
+    from oocbe.formats.solutions import write_assignment, write_task
 
-    if solution is not None and task != "mpe":
-        raise UsageError(
-            "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
-        )
-
-    def work(problem: Problem) -> TaskResult:
-        load_engine()
-        defer_signals()
-        with use_workers_of(options):
-            return answered(task, problem, options, observer=observer, **of_task)
-
-    with observer_for(*is_shown) as observer:
-        problem, result = read_and_work(file, lambda p: load(p, format_name, evidence), work, options.time_limit)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(result.semiring).evaluate(chosen)
         write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
-    is_written = True
-    if output_file is not None:
-        from oocbe.formats.solutions import write_task
-
-        is_written = write_task(result, output_file)
+    is_written = output is None or write_task(result, output)
     if in_lines:
         print_count(result)
     else:
         print_task(result, problem.day)
     if not is_written:
-        warn(f"{result.status}; there is no answer to write to {output_file}")
+        warn(f"{result.status}; there is no answer to write to {output}")
     if solution is not None and not result.assignments:
         warn(f"{result.status}; there is no assignment to write to {solution}")
-    return problem, result
+    missing = next((note for note in result.notes if note.startswith("no proof was written: ")), "")
+    if missing and (quiet or in_lines):  # without notes
+        warn(missing)
+    return result.exit_code or (EXIT_LIMIT if missing else 0)
 
 
 @command("plan")

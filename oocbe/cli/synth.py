@@ -268,7 +268,7 @@ class _Run:
         """From tables on disk to a table on disk, which is checked."""
         from oocbe.execution.cluster.workers import read_by_workers, read_since
         from oocbe.model.settings.machine import resident_memory
-        from oocbe.stress.segments import write_table
+        from oocbe.stress.segments import check_joined, check_marginalised, write_table
 
         operator, specs, folder, used = self.operator, self.specs, self.folder, len(self.used)
         tables = [spec.write(folder / f"first-{spec.own}") for spec in self.first_specs[:used]]
@@ -285,7 +285,7 @@ class _Run:
         note(f"made {result!r} in {ended - written:.1f} s")
         if (read := read_since(read_before)) and read.summary:
             note(read.summary)
-        verdict = _check(operator, result, specs)
+        verdict = check_marginalised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)
         report: dict[str, object] = {
             "operator": operator,
             "rows_in": sum(table.rows for table in tables),
@@ -307,11 +307,12 @@ class _Run:
         """From rows generated as they are read to a result checked as it is computed."""
         from oocbe.execution.cluster.workers import current
         from oocbe.model.settings.machine import resident_memory
-        from oocbe.stress.generated_operations import digest_by, digest_here
+        from oocbe.stress.generated_operations import GeneratedOperation, digest_by, digest_here
 
-        operation = self._operation(self.used)
+        operation = GeneratedOperation(self.operator, tuple(self.used))
+        first = GeneratedOperation(self.operator, tuple(self.first_specs[: len(self.used)]))
         begin = time.perf_counter()
-        self._start()
+        digest_here(first, self._context())  # the one-time work of the process
         before, started = resident_memory(), time.perf_counter()
         workers = current()
         with written_to(trace, about):
@@ -330,11 +331,6 @@ class _Run:
         }
         return report | self._pace(operation.rows_in, seconds, before), verdict
 
-    def _operation(self, specs: list[SyntheticTable]) -> GeneratedOperation:
-        from oocbe.stress.generated_operations import GeneratedOperation
-
-        return GeneratedOperation(self.operator, tuple(specs))
-
     def _context(self) -> Any:
         from oocbe.algebra.out_of_core.context import ExecutionContext
         from oocbe.execution.budget import Budget
@@ -343,12 +339,6 @@ class _Run:
         kernels = backend_for(sum(spec.rows for spec in self.used), self.settings["backend"])
         budget = Budget(self.settings["memory"])
         return ExecutionContext.within(kernels, budget, self.folder, self.settings["streams"], None)
-
-    def _start(self) -> None:
-        """Do the one-time work of the process."""
-        from oocbe.stress.generated_operations import digest_here
-
-        digest_here(self._operation(self.first_specs[: len(self.used)]), self._context())
 
     @staticmethod
     def _pace(rows_in: int, seconds: float, before: int) -> dict[str, object]:
@@ -398,9 +388,3 @@ def _apply(
     else:
         made = join_maximise(tables[0], tables[1], "e", output=output, **settings)
     return made
-
-
-def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> ResultCheck:
-    from oocbe.stress.segments import check_joined, check_marginalised
-
-    return check_marginalised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

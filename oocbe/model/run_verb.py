@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 Read = TypeVar("Read")
-Answer = TypeVar("Answer", "Result", "TaskResult", "BoundResult", "PropagationResult", "DcopResult", "AnytimeResult")
+Answer = TypeVar("Answer", bound="Result | TaskResult | BoundResult | PropagationResult | DcopResult | AnytimeResult")
 
 
 class Interrupted(KeyboardInterrupt):
