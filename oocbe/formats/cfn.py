@@ -38,10 +38,11 @@ from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats.cfn_globals import (
     FORBIDDEN,
     LARGEST_INTEGER,
+    MISREAD,
+    SIGNATURES,
     Cost,
     GlobalCall,
     Precision,
-    check_supported,
     decomposed,
     read_parameters,
     room,
@@ -192,7 +193,9 @@ def _read_functions(reader: _CfnReader) -> None:
                 raise lexer.error(f"found a variable twice in the scope of {title}, expected each once")
             kind = lexer.word("the type of a function")
             line = lexer.line(lexer.place - 1)
-            check_supported(reader.path, line, title, kind)
+            if kind not in SIGNATURES:  # whose parameters may be of any form
+                why = MISREAD.get(kind, f"those that are: {', '.join(SIGNATURES)}")
+                raise lexer.unsupported(f"{title} is of type {kind!r}, which is not supported; {why}")
             _tag(lexer, "params")
             parameters = read_parameters(lexer, OPEN, CLOSE, title)
             reader.calls.append(GlobalCall(reader.path, line, title, kind, tuple(scope), parameters))
@@ -432,18 +435,13 @@ def _body(
     if not scope:
         only = costs[0] if costs else default
         return f'"f{number}": {{"scope": [], "costs": [{numbers.text(only)}]}}'
-    rows = []
+    rows, labels = [], [problem.variables[v].labels for v in scope]
     for row, cost in zip(tuples.tolist(), costs, strict=True):
-        values = [_label_text(problem, v, value) for v, value in zip(scope, row, strict=True)]
+        # Numbers would be taken for labels where these are numbers themselves.
+        values = [str(x) if own is None else _quoted(own[x]) for own, x in zip(labels, row, strict=True)]
         rows.append(f"{', '.join(values)}, {numbers.text(cost)}")
     listed = ",\n".join(rows)
     return f'"f{number}": {{"scope": [{names}], "defaultcost": {numbers.text(default)}, "costs": [\n{listed}]}}'
-
-
-def _label_text(problem: Problem, v: int, value: int) -> str:
-    """A value by its label: numbers would be taken for labels where these are numbers themselves."""
-    variable = problem.variables[v]
-    return str(value) if variable.labels is None else _quoted(variable.labels[value])
 
 
 def _quoted(name: str) -> str:

@@ -190,13 +190,6 @@ _REORDERED: dict[str, Callable[[str, list[Words]], Words]] = {
 """Types whose words have another order in the wcsp format."""
 
 
-def check_supported(path: str, line: int, title: str, kind: str) -> None:
-    """UnsupportedError by name for a type that is not supported; its parameters may be of any form."""
-    if kind not in SIGNATURES:
-        why = MISREAD.get(kind, f"those that are: {', '.join(SIGNATURES)}")
-        raise UnsupportedError(f"{path}, line {line}: {title} is of type {kind!r}, which is not supported; {why}")
-
-
 def decomposed(
     calls: Sequence[GlobalCall], sign: int, precision: Precision, limit: int | float, variables: Sequence[Variable]
 ) -> Decomposed:

@@ -347,9 +347,8 @@ class _PydcopReader:
         hosted = [sum(index == agent for index in owner.values()) for agent in range(len(agents))]
         for name in self._variables:
             if name not in owner:
-                agent_index = min(range(len(agents)), key=hosted.__getitem__)
-                owner[name] = agent_index
-                hosted[agent_index] += 1
+                owner[name] = min(range(len(agents)), key=hosted.__getitem__)
+                hosted[owner[name]] += 1
         return tuple(owner[name] for name in self._variables)
 
 

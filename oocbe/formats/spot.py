@@ -48,13 +48,10 @@ LEFT_OUT = "0"
 
 
 class _Photographs:
-    """The first part of a file: variables, weights, and the numbering of ids and values."""
+    """The first part of a file: photographs, and the numbering of ids and values."""
 
     def __init__(self) -> None:
-        self.variables: list[Variable] = []
-        self.weights: list[int] = []
-        self.consumptions: list[list[int]] = []
-        self.groups: list[str | None] = []
+        self.listed: list[Photograph] = []
         self.index_of: dict[int, int] = {}
         self.value_of: list[dict[int, int]] = []
         self.use_recorder = False  # whether any takes room on the recorder, be it too little for a unit
@@ -64,21 +61,20 @@ def parse(text: Text) -> Problem:
     """Read an instance; FormatError with the line where it is malformed."""
     rows = list(text.rows())
     photographs = _read_photographs(text, rows)
-    count = len(photographs.variables)
-    constraints = _read_constraints(text, rows, photographs, 1 + count)
+    listed = tuple(photographs.listed)
+    constraints = _read_constraints(text, rows, photographs, 1 + len(listed))
+    variables = tuple(Variable(p.name, len(p.values), p.values) for p in listed)
     weights = tuple(
-        Function((v,), np.zeros((1, 1), dtype=np.int64), np.array([weight], dtype=np.int64), 0)
-        for v, weight in enumerate(photographs.weights)
+        Function((v,), np.zeros((1, 1), dtype=np.int64), np.array([p.weight], dtype=np.int64), 0)
+        for v, p in enumerate(listed)
     )
-    consumers = tuple(v for v in range(count) if any(photographs.consumptions[v]))
+    consumers = tuple(v for v, p in enumerate(listed) if any(p.memory))
     linear: tuple[LinearConstraint, ...] = ()
     if consumers:
-        coefficients = tuple(np.array(photographs.consumptions[v], dtype=np.int64) for v in consumers)
+        coefficients = tuple(np.array(listed[v].memory, dtype=np.int64) for v in consumers)
         linear = (LinearConstraint(consumers, coefficients, RECORDER_CAPACITY, "recorder capacity"),)
-    parts = zip(photographs.variables, photographs.weights, photographs.groups, photographs.consumptions, strict=True)
-    listed = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
     day = ImagingDay(listed, RECORDER_CAPACITY if linear else None)
-    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem, day=day)
+    return Problem(variables, weights, tuple(constraints), linear, name=text.stem, day=day)
 
 
 def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:
@@ -117,11 +113,10 @@ def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
             found.use_recorder |= used > 0
             consumption.append(round(used / CONSUMPTION_UNIT))
         group = text.raw(first + 3 + 2 * size) if first + 3 + 2 * size < end else b""
-        found.groups.append(group.decode() if group.isdigit() else None)
-        found.index_of[identifier] = len(found.variables)
-        found.variables.append(Variable(str(identifier), 1 + size, (LEFT_OUT, *map(str, value_of))))
-        found.weights.append(text.integer(first + 1, "a photograph's weight", low=0))
-        found.consumptions.append(consumption)
+        weight = text.integer(first + 1, "a photograph's weight", low=0)
+        named, labels = group.decode() if group.isdigit() else None, (LEFT_OUT, *map(str, value_of))
+        found.index_of[identifier] = len(found.listed)
+        found.listed.append(Photograph(str(identifier), weight, named, labels, tuple(consumption)))
         found.value_of.append(value_of)
     return found
 

@@ -288,8 +288,8 @@ class _XcspReader:
             except Unread as unread:
                 self._leave_out(element, f"<{element.tag}> with {unread}")
 
-    def _leave_out(self, element: Element, what: str) -> None:
-        line = f"{self._text.path}, line {element.line}: the constraint {what}"
+    def _leave_out(self, element: Element, what: str, part: str = "constraint") -> None:
+        line = f"{self._text.path}, line {element.line}: the {part} {what}"
         if not self._left_out or self._left_out[-1] != line:  # instances of a group are one line
             self._left_out.append(line)
 
@@ -386,7 +386,7 @@ class _XcspReader:
 
     def _objective(self, section: Element) -> None:
         if len(section.children) > 1:
-            self._leave_out_objective(section.children[1], "a second objective")
+            self._leave_out(section.children[1], "a second objective", "objective")
         for element in section.children[:1]:
             if element.tag not in ("minimize", "maximize"):
                 raise element.error(f"found <{element.tag}>, expected <minimize> or <maximize>")
@@ -394,10 +394,7 @@ class _XcspReader:
             try:
                 self._relations.set_objective(_objective_terms(reading), element.tag == "maximize")
             except (Unread, UnsupportedError) as unread:
-                self._leave_out_objective(element, f"<{element.tag}> with {unread}")
-
-    def _leave_out_objective(self, element: Element, what: str) -> None:
-        self._left_out.append(f"{self._text.path}, line {element.line}: the objective {what}")
+                self._leave_out(element, f"<{element.tag}> with {unread}", "objective")
 
 
 def _end_of(element: Element) -> int:
