@@ -318,7 +318,7 @@ class Reading:
     def _prepared(self, batch: Any, names: Sequence[str], first: int) -> Any:
         """Keys and a column of values of the rows of a batch that have a partner in all messages."""
         arrow = pyarrow()
-        data = arrow.Table.from_batches([batch]).select(names)
+        data = arrow.Table.from_batches([self.source.plain(batch)]).select(names)  # batches alike, however text is read
         if not self.combines:
             return data.append_column(ROW_VALUES, batch.column(self.value))
         _, values, is_there = self._combined(batch, [], first)

@@ -62,52 +62,77 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         return Column(name, _numbers(data))
     import pyarrow.compute as compute
 
+    given = None if domain is None or isinstance(domain, int) else tuple(domain)
     if not arrow.types.is_dictionary(kind):
         check_label_type(name, kind, what)
         if arrow.types.is_string_view(kind):  # Arrow has no index_in for string views
             data = data.cast(arrow.string())
-        if domain is not None and not isinstance(domain, int):
-            given = domain if isinstance(domain, tuple) else tuple(domain)
+        if given is not None:
             return Column(name, _looked_up(name, data, what, given, first), given)
-        different = compute.unique(data)
-        labels = different.take(compute.sort_indices(different))
-        found = compute.index_in(data, value_set=labels)
-        return Column(name, _numbers(found), tuple(labels.to_pylist()))
+        data = _of_one_dictionary(data.dictionary_encode())
+        order = compute.sort_indices(data.dictionary)
+        places = np.empty(len(order), dtype=np.int32)
+        places[_numbers(order)] = np.arange(len(order))
+        return Column(name, places[_numbers(data.indices)], tuple(data.dictionary.take(order).to_pylist()))
     check_label_type(name, kind.value_type, what)
-    if isinstance(data, arrow.ChunkedArray):
-        data = data.unify_dictionaries().combine_chunks()
-        if isinstance(data, arrow.ChunkedArray):  # of no chunks
-            data = data.chunk(0) if data.num_chunks else arrow.array([], type=kind)
+    data = _of_one_dictionary(data)
     labels = data.dictionary
-    if labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
+    known = given is not None and is_text(kind.value_type) and set(map(type, given)) == {str}
+    if known and given and not labels.null_count and len(labels) <= len(data):
+        return Column(name, _looked_up(name, data, what, given, first), given)
+    if known or labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
         return column_of(name, data.dictionary_decode(), what, domain, first)
     return Column(name, _numbers(data.indices), tuple(labels.to_pylist()))
 
 
+def _of_one_dictionary(data: Any) -> Any:
+    """A dictionary column as one array."""
+    import pyarrow as arrow
+
+    if isinstance(data, arrow.ChunkedArray):
+        kind, data = data.type, data.unify_dictionaries().combine_chunks()
+        if isinstance(data, arrow.ChunkedArray):  # of no chunks
+            data = data.chunk(0) if data.num_chunks else arrow.array([], type=kind)
+    return data
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column of an Arrow type may be read as dictionaries of its text."""
+    return str(kind) in ("string", "large_string")
+
+
 def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first: int) -> NDArray[np.integer]:
-    """Index (rows,) of each entry of an Arrow column (integers, truth values or text) among the labels."""
+    """Index (rows,) of each entry of an Arrow column (integers, truth values or text) among the labels; of an array
+    with a dictionary, only its entries are looked up."""
     import pyarrow as arrow
     import pyarrow.compute as compute
 
+    rows, has_dictionary = data, arrow.types.is_dictionary(data.type)
+    data = data.dictionary if has_dictionary else data
     kind = data.type
-    if not len(data):  # of any type
+    if not len(rows):  # of any type
         return np.zeros(0, dtype=np.int64)
     if arrow.types.is_integer(kind) and not arrow.types.is_uint64(kind):
         data = data.cast(arrow.int64())  # labels may exceed the range of a narrow column
     own = label_type(kind)
-    other = next((label for label in domain if type(label) is not own), None)
-    if other is not None:
+    if set(map(type, domain)) - {own}:
+        other = next(label for label in domain if type(label) is not own)
         raise ModelError(f"{what}: column {name} is of type {kind}, and its domain has the label {other!r}")
-    least, past = (0, 1 << 64) if arrow.types.is_uint64(kind) else (-(1 << 63), 1 << 63)
-    held = [label if not isinstance(label, int) or least <= label < past else None for label in domain]
-    found = compute.index_in(data, value_set=arrow.array(held, type=data.type))
-    if found.null_count:
-        row = found.is_null().index(arrow.scalar(True)).as_py()
+    if own is str:
+        labels = _labels(name, domain).cast(data.type)
+    else:
+        least, past = (0, 1 << 64) if arrow.types.is_uint64(kind) else (-(1 << 63), 1 << 63)
+        labels = arrow.array([label if least <= int(label) < past else None for label in domain], type=data.type)
+    found = compute.index_in(data, value_set=labels)
+    places = _numbers(found.fill_null(-1) if found.null_count else found)  # the former imports pandas
+    if has_dictionary:
+        places = places[_numbers(rows.indices)]
+    if found.null_count and len(wrong := np.flatnonzero(places < 0)):
+        row = int(wrong[0])
         raise ModelError(
-            f"{what}: column {name}, {row_of(first + row)}: {data[row].as_py()!r} is not among the "
+            f"{what}: column {name}, {row_of(first + row)}: {rows[row].as_py()!r} is not among the "
             f"{len(domain):,} labels of its domain"
         )
-    places: NDArray[np.integer] = found.to_numpy(zero_copy_only=False)
     return places
 
 
@@ -238,6 +263,7 @@ def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
     if arrow.types.is_null(kind):  # there are no rows, as missing entries are refused
         return np.dtype(np.int64)
     if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
+        kind = kind.value_type if arrow.types.is_dictionary(kind) else kind  # text may be read as dictionaries
         raise ModelError(
             f"{what}: column {name} is of type {kind}; values are integers, floats or decimals: cast it before"
         )

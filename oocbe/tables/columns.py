@@ -104,7 +104,7 @@ def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
             sizes.append(domain)
             continue
         own = domain if isinstance(domain, tuple) else tuple(domain)
-        if not all(isinstance(label, str | int) for label in own):
+        if not all(issubclass(kind, str | int) for kind in set(map(type, own))):
             raise ModelError(f"variable {name}: labels are text or integers")
         if len(set(own)) != len(own) or not own:
             raise ModelError(f"variable {name}: no labels, or one of them twice")

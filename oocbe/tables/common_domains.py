@@ -122,7 +122,7 @@ def domain_in(
             raise ModelError(
                 f"{what}: column {name} is of type {kind}, and integers in another table; cast one of both"
             )
-        if before is not None and any(type(label) is not label_type(labels) for label in before):
+        if before is not None and set(map(type, before)) - {label_type(labels)}:
             raise ModelError(
                 f"{what}: column {name} is of type {kind}, and has other labels in another table; cast one of both"
             )
@@ -175,8 +175,9 @@ def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[La
     seen: dict[Any, None] = dict.fromkeys(before)
     first, nbytes, in_order = len(seen), 0, False
     for data in _pieces(source, name, memory):
-        in_order = hasattr(data, "dictionary")
-        different = data.dictionary if in_order else compute.unique(data)
+        in_order = hasattr(data, "dictionary") and pyarrow().types.is_dictionary(source.type_of(name))
+        used = data.dictionary.take(compute.unique(data.indices)) if hasattr(data, "dictionary") else data
+        different = data.dictionary if in_order else compute.unique(used)
         known = len(seen)
         seen.update(dict.fromkeys(different.to_pylist()))
         if len(seen) > known:

@@ -13,7 +13,7 @@ most plans have one to three.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import index
@@ -37,9 +37,10 @@ INTEGER_LABELS = (-(1 << 63), 1 << 64)
 """Range of integer labels, the end excluded: other programs' formats have int64 and uint64."""
 
 
-def check_integers(name: str, labels: Iterable[Label]) -> None:
+def check_integers(name: str, labels: Collection[Label]) -> None:
     """Refuse (ModelError) integer labels of a variable that do not all fit int64 or all fit uint64."""
-    integers = [label for label in labels if isinstance(label, int)]
+    kinds = {kind for kind in set(map(type, labels)) if issubclass(kind, int)}
+    integers = [label for label in labels if isinstance(label, int)] if kinds else []
     low, high = min(integers, default=0), max(integers, default=0)
     least, past = INTEGER_LABELS
     if low < least or high >= past or (low < 0 and high >= 1 << 63):

@@ -24,7 +24,7 @@ from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.plain_files import kind_of, no_file
-from oocbe.tables.arrow import arrow_table, refuse_nulls
+from oocbe.tables.arrow import arrow_table, is_text, refuse_nulls
 from oocbe.tables.object_path import ObjectPath, Place, place_named
 from oocbe.tables.objects import ObjectReader, filesystem_of
 
@@ -182,37 +182,63 @@ def sparing() -> Iterator[None]:
         pyarrow().default_memory_pool().release_unused()
 
 
+GROUP_ROWS = 1 << 16
+"""Rows of a row group from which text is read as dictionaries: a batch has rows of one, and takes a millisecond."""
+
+TEXT_BYTES = 4
+"""Bytes of an entry of plain text besides the text: its length. Columns with fewer per entry have small dictionaries;
+to read plain text as dictionaries takes seven times as long."""
+
+
+def _place_in(metadata: Any, name: str) -> int | None:
+    """Place of a column in a Parquet file. The path of a member of a structure has a dot, as may a column's own name;
+    only columns have equal path and name."""
+    found = ((c, metadata.schema.column(c)) for c in range(metadata.num_columns))
+    return next((c for c, column in found if name == column.path == column.name), None)
+
+
 @dataclass(frozen=True)
 class _File:
-    """One Parquet file. Reading it as an Arrow dataset would take three times the processor time, and import pandas."""
+    """One Parquet file, of metadata ``end``. Text may be read as dictionaries with unused entries. To read it as a
+    dataset would take three times the processor time, and import pandas."""
 
     place: Place
     schema: Any
+    end: Any
 
     @classmethod
     def opened(cls, place: Place) -> _File:
         with cls._reader(place) as reader:
-            return cls(place, reader.schema_arrow)
+            return cls(place, reader.schema_arrow, reader.metadata)
+
+    def _has_dictionaries(self, name: str) -> bool:
+        """Whether a column is text in dictionaries that are small for their rows."""
+        groups, place = self.end.num_row_groups, _place_in(self.end, name)
+        if not is_text(self.schema.field(name).type) or place is None or self.end.num_rows < (groups - 1) * GROUP_ROWS:
+            return False
+        parts = [self.end.row_group(group).column(place) for group in range(groups)]
+        most = TEXT_BYTES * sum(part.num_values for part in parts)
+        return all(p.has_dictionary_page for p in parts) and sum(p.total_uncompressed_size for p in parts) < most
 
     @staticmethod
-    def _reader(place: Place) -> Any:
+    def _reader(place: Place, texts: Sequence[str] = ()) -> Any:
         import pyarrow.parquet as files
 
         given: Any = ObjectReader(place) if isinstance(place, ObjectPath) else str(place.absolute())
-        return files.ParquetFile(given, buffer_size=tuning().parquet_buffer_bytes, pre_buffer=False)
+        buffer = tuning().parquet_buffer_bytes
+        return files.ParquetFile(given, buffer_size=buffer, pre_buffer=False, read_dictionary=[*texts])
 
     @property
     def what(self) -> str:
         return str(self.place)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        with self._reader(self.place) as reader:
+        with self._reader(self.place, [name for name in columns if self._has_dictionaries(name)]) as reader:
             for batch in reader.iter_batches(batch_size=rows, columns=list(columns)):
                 yield batch.select(columns)
 
     def metadata(self) -> Iterable[Any] | None:
-        with self._reader(self.place) as reader:
-            return [reader.metadata]
+        return [self.end]
 
 
 @dataclass(frozen=True)
@@ -263,11 +289,17 @@ class _Files:
             if batch is None or name not in batch.schema.names:
                 found.append(arrow.repeat(arrow.scalar(folders.get(name), kind), rows))
                 continue
+            own = batch.column(name)
+            if arrow.types.is_dictionary(own.type) and not arrow.types.is_dictionary(kind):
+                if is_text(kind) and is_text(own.type.value_type):
+                    found.append(own)
+                    continue
+                own = own.dictionary_decode()
             try:
-                found.append(batch.column(name).cast(kind))
+                found.append(own.cast(kind))
             except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
                 raise ModelError(
-                    f"{what}: column {name} is of type {batch.schema.field(name).type}, and of type {kind} in "
+                    f"{what}: column {name} is of type {own.type}, and of type {kind} in "
                     f"{self._place(self.data.files[0])}; write both with one type ({error})"
                 ) from None
         return arrow.record_batch(found, names=list(columns))
@@ -317,6 +349,17 @@ class ColumnSource:
                 made = next((batch.column(0) for batch in self.batches([name])), made)
             return made.type
         return self.data.schema.field(self.columns[name]).type
+
+    def plain(self, batch: Any) -> Any:
+        """A batch with text as text where it was read as dictionaries."""
+        columns, is_dictionary = (
+            dict(zip(batch.schema.names, batch.columns, strict=True)),
+            pyarrow().types.is_dictionary,
+        )
+        for name, column in columns.items():
+            if is_dictionary(column.type) and not is_dictionary(kind := self.type_of(name)):
+                columns[name] = column.cast(kind)
+        return pyarrow().RecordBatch.from_pydict(columns) if columns else batch
 
     def _computed(self, name: str, column: Any) -> Any:
         what = f"{self.what}: key {name!r} of column {self.keys[name][0]!r}"
@@ -371,7 +414,7 @@ class ColumnSource:
             length, batch = batch.num_rows, pyarrow().record_batch(batch.columns, names=read)
             batch = self._present(batch, first) if own else batch
             if own != wanted and batch.num_rows:
-                there = dict(zip(own, batch.columns, strict=True))
+                there = dict(zip(own, self.plain(batch).columns, strict=True))
                 made = [there[n] if n in there else self._computed(n, there[self.keys[n][0]]) for n in wanted]
                 batch = self._present(pyarrow().record_batch(made, names=wanted), first)
             if batch.num_rows:
@@ -394,19 +437,14 @@ class ColumnSource:
         batches = list(self.batches(names))
         if not batches:
             return pyarrow().schema([(name, self.type_of(name)) for name in names]).empty_table()
-        return pyarrow().Table.from_batches(batches)
+        return pyarrow().Table.from_batches(map(self.plain, batches))
 
     def statistics(self, name: str) -> tuple[int, int] | None:
         """Least (or 0) and greatest integer of a column by statistics of all row groups; None if any are missing."""
         low, high = 0, 0
         files = None if name in self.keys else self.data.metadata()
         for metadata in () if files is None else files:
-            places = range(metadata.num_columns)
-            # The path of a member of a structure has a dot, as may a column's own name; only columns have equal path
-            # and name.
-            paths = ((c, metadata.schema.column(c)) for c in places)
-            column = next((c for c, found in paths if self.columns[name] == found.path == found.name), None)
-            if column is None:
+            if (column := _place_in(metadata, self.columns[name])) is None:
                 return None
             for group in range(metadata.num_row_groups):
                 part = metadata.row_group(group)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.errors import ModelError, UsageError
+from oocbe.tables import parquet_source
+from oocbe.tables.arrow import column_of
 from tests.helpers.effort import examples
 
 arrow = pytest.importorskip("pyarrow")
@@ -304,3 +306,68 @@ def test_a_dot_in_a_name_is_no_part_of_a_structure(tmp_path):
     parquet.write_table(arrow.table({"a": parts, "c": [7, 9], "value": [1, 2]}), path)
     with pytest.raises(ModelError, match=r"column 'a.b' is in no table"):
         oocbe.common_domains(path, scope=["a.b"])
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string"])
+@pytest.mark.parametrize(
+    ("options", "has_dictionaries"),
+    [
+        ({}, {True}),
+        ({"use_dictionary": False}, {False}),
+        ({"dictionary_pagesize_limit": 64, "write_batch_size": 100}, {True}),
+        ({"dictionary_pagesize_limit": 1, "write_batch_size": 1}, {False}),
+        (None, {True, False}),
+    ],
+    ids=["dictionaries", "plain", "partly plain", "mostly plain", "files"],
+)
+def test_text_has_the_same_labels_however_it_is_stored(options, has_dictionaries, kind, tmp_path, monkeypatch):
+    """In dictionaries of row groups, plain, in dictionaries and then plain, or in dictionaries in one of two files."""
+    monkeypatch.setattr(parquet_source, "GROUP_ROWS", 1000)
+    random, rows, path = np.random.default_rng(7), 6000, tmp_path / "data"
+    texts = np.array([f"é{number:03}" for number in random.permutation(40)])
+    shops = texts[np.sort(random.integers(0, 30, rows))].astype(object)
+    shops[random.random(rows) < 0.1] = None
+    shops[rows - 1] = "alone"
+    gains = random.integers(0, 9, rows).astype(object)
+    gains[rows - 1] = None
+    columns = {"shop": arrow.array(shops, kind), "row": np.arange(rows), "gain": arrow.array(gains, "int64")}
+    data = arrow.table(columns)
+    if options is None:
+        path.mkdir()
+        parquet.write_table(data[:3000], path / "0.parquet", row_group_size=1000)
+        parquet.write_table(data[3000:], path / "1.parquet", row_group_size=1000, use_dictionary=False)
+    else:
+        parquet.write_table(data, path, row_group_size=2000, **options)
+    source = parquet_source.source_of(path, None, True)
+    assert {arrow.types.is_dictionary(b.column(0).type) for b in source.batches(["shop"])} == has_dictionaries
+
+    there = [shop for shop in shops if shop is not None]
+    assert oocbe.common_domains(path, values="gain", scope=["shop"], drop_nulls=True) == {"shop": (*sorted({*there}),)}
+    kept = [own for own in zip(shops, range(rows), gains, strict=True) if None not in own]
+    whole = oocbe.Table.from_parquet(path, "gain", drop_nulls=True)
+    assert whole.layout.labels["shop"] == tuple(sorted({shop for shop, *_ in kept}))  # the dropped row's is none
+    stored = oocbe.StoredTable.from_parquet(path, tmp_path / "table", "gain", drop_nulls=True)
+    for table in (whole, stored.to_table()):
+        labels = table.layout.labels["shop"]
+        assert sorted((labels[s], r, g) for (s, r), g in table.to_dict().items()) == sorted(kept)
+    labels, found = tuple(sorted(set(there))), []
+    for batch in source.batches(["shop"], 7):  # fewer rows than a dictionary has entries
+        found += [labels[place] for place in column_of("shop", batch.column(0), "", labels).indices]
+    assert found == there
+    sums: dict[str, int] = {}
+    for shop, _, gain in kept:
+        sums[shop] = sums.get(shop, 0) + gain
+    rents, total = arrow.table({"shop": sorted(sums)[::2]}), {"total": ("sum", "gain")}
+    found = oocbe.aggregate(str(path), rents, group_by=["shop"], aggregate=total, drop_nulls=True).to_pylist()
+    assert found == [{"shop": shop, "total": sums[shop]} for shop in sorted(sums)[::2]]
+    named = {"group_by": ["named"], "keys": {"named": ("shop", "utf8_upper")}}
+    found = oocbe.aggregate(str(path), aggregate=total, drop_nulls=True, **named).to_pylist()
+    assert found == [{"named": shop.upper(), "total": sums[shop]} for shop in sorted(sums)]
+    missing, domains = kept[-1][0], {"shop": sorted(set(there) - {kept[-1][0]})}
+    place = [shop for shop, *_ in kept].index(missing)
+    with pytest.raises(ModelError, match=f"column shop, row {place:,} .*: {missing!r} is not among the .* labels"):
+        oocbe.StoredTable.from_parquet(path, tmp_path / "none", "gain", drop_nulls=True, domains=domains)
+    with pytest.raises(ModelError, match=f"column shop, row {shops.tolist().index(None)} .*null"):
+        oocbe.common_domains(path, values="gain", scope=["shop"])
+    with pytest.raises(ModelError, match="string; values are"):
+        oocbe.aggregate(str(path), group_by=["row"], values="shop", drop_nulls=True)
