@@ -77,10 +77,10 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     check_label_type(name, kind.value_type, what)
     data = _of_one_dictionary(data)
     labels = data.dictionary
-    known = given is not None and is_text(kind.value_type) and set(map(type, given)) == {str}
-    if known and given and not labels.null_count and len(labels) <= len(data):
-        return Column(name, _looked_up(name, data, what, given, first), given)
-    if known or labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
+    known = given if is_text(kind.value_type) else None
+    if known is not None and not labels.null_count and len(labels) <= len(data):
+        return Column(name, _looked_up(name, data, what, known, first), known)
+    if known is not None or labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
         return column_of(name, data.dictionary_decode(), what, domain, first)
     return Column(name, _numbers(data.indices), tuple(labels.to_pylist()))
 

@@ -367,6 +367,9 @@ def test_text_has_the_same_labels_however_it_is_stored(options, has_dictionaries
     place = [shop for shop, *_ in kept].index(missing)
     with pytest.raises(ModelError, match=f"column shop, row {place:,} .*: {missing!r} is not among the .* labels"):
         oocbe.StoredTable.from_parquet(path, tmp_path / "none", "gain", drop_nulls=True, domains=domains)
+    for domain in ([1], [*sorted(set(there)), 1]):
+        with pytest.raises(ModelError, match="string, and its domain has the label 1"):
+            oocbe.StoredTable.from_parquet(path, tmp_path / "none", "gain", drop_nulls=True, domains={"shop": domain})
     with pytest.raises(ModelError, match=f"column shop, row {shops.tolist().index(None)} .*null"):
         oocbe.common_domains(path, values="gain", scope=["shop"])
     with pytest.raises(ModelError, match="string; values are"):
