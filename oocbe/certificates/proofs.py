@@ -77,10 +77,10 @@ class ProofTask:
     ) -> None:
         if proof is not None and opb is None:
             raise UsageError("--proof: a proof refers to the constraints of a formula; name its file by --opb, too")
-        place = Path(proof or "new").resolve()
-        if not place.is_file() and (place.exists() or not place.parent.is_dir()):
+        place = None if proof is None else Path(proof).resolve()
+        if place and not place.is_file() and (place.exists() or not place.parent.is_dir()):
             raise UsageError(f"--proof {proof}: no regular file, and no new one in a folder; name a file")
-        if proof is not None and opb is not None and place == Path(opb).resolve():
+        if place and opb is not None and place == Path(opb).resolve():
             raise UsageError(f"--proof, --opb: {proof} cannot hold both the proof and its formula; name two files")
         if proof is not None and (options.gap.absolute or options.gap.relative):
             raise UnsupportedError("--proof: a proof is of the optimum; leave out --gap")

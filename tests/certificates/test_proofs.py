@@ -1076,8 +1076,11 @@ def test_library_says_why_a_proof_leaves_a_gap(tmp_path: Path, monkeypatch: pyte
     assert "leave a gap" in result.notes[-1]
 
 
-def test_a_proof_replaces_neither_links_nor_special_files(tmp_path: Path) -> None:
+def test_a_proof_replaces_neither_links_nor_special_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link, target, pipe, opb = (tmp_path / name for name in ("link", "target", "pipe", "opb"))
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path)
+    oocbe.solve(queens(4), opb=opb)  # a formula without a proof, beside a folder of any name
     link.symlink_to(target)
     os.mkfifo(pipe)
     for verb in (oocbe.solve, oocbe.count):
