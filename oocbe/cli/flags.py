@@ -186,12 +186,12 @@ def check_targets(problem: Path | None = None, workdir: Path | None = None, **na
             raise UsageError(
                 f"{flag} {target}: lies in the run's work folder, which holds nothing but the run; name another place"
             )
-        folder = target.absolute().parent
+        folder = target.resolve().parent
         if not folder.is_dir():
             raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
         if target.is_dir():
             raise UsageError(f"{flag} {target}: this is a folder; name a file")
-        if (target.is_file() or not target.exists()) and not os.access(target.resolve().parent, os.W_OK):
+        if (target.is_file() or not target.exists()) and not os.access(folder, os.W_OK):
             raise UsageError(f"{flag} {target}: the folder {folder} cannot be written to; name another one")
         # Only regular files: a terminal may be both input and output.
         if problem is not None and target.is_file() and problem.is_file() and target.samefile(problem):

@@ -66,6 +66,13 @@ def test_proof_and_formula_are_named_in_the_refusal(tmp_path):
     assert "the proof goes there" in result.stderr
 
 
+def test_a_link_into_a_missing_folder_is_refused_with_that_folder(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "missing" / "file")
+    result = call("solve", DAILY, "--solution", tmp_path / "link")
+    assert result.exit_code == 2
+    assert f"the folder {tmp_path / 'missing'} does not exist" in " ".join(result.stderr.split())
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_solve(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda folder, _: folder != tmp_path)
     monkeypatch.setattr("oocbe.cli.solve.load", lambda *_: pytest.fail("read the problem all the same"))
