@@ -275,7 +275,8 @@ def _parse(chosen: Format, text: Text) -> Model:
 
 
 def write(model: Model, path: str | Path, format: str | None = None) -> None:
-    """Write a problem or linear system to a file, compressed where the name ends in ``.gz`` or ``.xz``.
+    """Write a problem, linear system, or network of pyAgrum or pgmpy to a file, compressed where the name ends in
+    ``.gz`` or ``.xz``.
 
     A format of problems gets a system with finite domains as a problem, and short tables written out; one of problems
     with agents gives each variable one of its own where there is none.
@@ -284,7 +285,7 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     ------
     UnsupportedError : the format cannot express the problem, or is only read.
     ValueRangeError : a value or sum leaves the format's range.
-    UsageError : unknown format, or a place that cannot be written.
+    UsageError : unknown format, a place that cannot be written, or an argument of another type.
     """
     refuse_url(path, "a problem")
     chosen = format_of(path, format)

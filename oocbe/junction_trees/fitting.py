@@ -39,7 +39,8 @@ def fit_tables(
 
     Parameters
     ----------
-    network : of max-product or sum-product; its functions are conditional probabilities, one of each variable.
+    network : of max-product or sum-product, or of pyAgrum or pgmpy; its functions are conditional probabilities, one
+        of each variable.
     cases : as for :meth:`oocbe.JunctionTree.batch`: for example a data frame, where NaN and null are unobserved.
     rounds : most rounds. tolerance : a round that changes the log-likelihood by no more than this part is the last.
     prior : at least 0, added to each expected count. With 0, what is impossible stays so, and parents' values

@@ -352,10 +352,8 @@ class ColumnSource:
 
     def plain(self, batch: Any) -> Any:
         """A batch with text as text where it was read as dictionaries."""
-        columns, is_dictionary = (
-            dict(zip(batch.schema.names, batch.columns, strict=True)),
-            pyarrow().types.is_dictionary,
-        )
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        is_dictionary = pyarrow().types.is_dictionary
         for name, column in columns.items():
             if is_dictionary(column.type) and not is_dictionary(kind := self.type_of(name)):
                 columns[name] = column.cast(kind)

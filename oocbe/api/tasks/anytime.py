@@ -173,7 +173,7 @@ def anytime(
     Parameters
     ----------
     task : one of :data:`ANYTIME_TASKS`. problem : of weights, or a path that :func:`oocbe.read` accepts.
-    query : names of the variables that ``MMAP`` maximises; other tasks ignore them.
+    query : names of the variables that ``MMAP`` maximises, or one name; other tasks ignore them.
     options, evidence, overrides : as for :func:`oocbe.solve`.
 
     Raises

@@ -230,7 +230,7 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item) {
     return true;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, PRUNES ? 1 : 8)  // it waits for memory: 8 blocks, 40 registers
+extern "C" __global__ void __launch_bounds__(THREADS, PRUNES ? 1 : 8)  // it waits for memory: 8 blocks, 32 registers
 count_children(Level p, u32 *ballots, i64 *counts) {
     __shared__ i64 items[2];
     __shared__ u32 begins[THREADS / 32];

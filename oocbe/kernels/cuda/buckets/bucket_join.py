@@ -50,7 +50,7 @@ SMALL_FRONTIER = 1 << 20
 
 
 SEARCHED_ITEMS = 1 << 16
-"""Maximum items of a frontier in which blocks search for their first ones: in more, that takes longer than a launch."""
+"""Maximum items of a frontier in which blocks search for their first ones; for more, a launch finds them. Not tuned."""
 
 SHARED_ITEMS, MOST_SHARED_ITEMS = 1 << 16, 1 << 26
 """Limits of the items of a frontier that several GPUs share: so many are divided evenly, and copied quickly."""

@@ -38,8 +38,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_extents(const VALUE *
     }
 }
 
-// values u64 (rows, limbs); found u64 (limbs,), 0 up to `limb`, above it the limbs of the greatest count:
-// its next limb, the greatest among the rows with these limbs.
+// One limb of the greatest count: the greatest among the rows whose higher limbs equal those in found.
+// values u64 (rows, limbs); found u64 (limbs,), the greatest count's above `limb`, initially 0 from `limb` down.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_greatest_limb(const u64 *values, i64 rows, i64 limb, i64 limbs, u64 *found) {
     u64 best = 0;
