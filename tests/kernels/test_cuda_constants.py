@@ -24,7 +24,6 @@ PAIRS = [
     ("complete_product", "MOST_BATCHES", "oocbe.kernels.cuda.complete.complete.MOST_BATCHES"),
     ("complete_product", "MOST_SHARED", "oocbe.kernels.cuda.complete.complete.MOST_SHARED"),
     ("dominance", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
-    ("sums", "THREADS", "oocbe.kernels.cuda.buckets.flags.SUM_THREADS"),
     ("fields", "MOST_MOVES", "oocbe.kernels.cuda.packing.fields.MOST_MOVES"),
     ("fields", "ROWS_A_THREAD", "oocbe.kernels.cuda.packing.fields.ROWS_A_THREAD"),
     ("filters", "THREADS", "oocbe.kernels.cuda.buckets.filters.THREADS"),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.kernels.cuda.buckets.flags import MOST_SUMMED, SUM_THREADS, prefix_sum
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.pairs.selection import PREFIX_TILE, PRODUCTS, UNITS, summed
+from oocbe.kernels.cuda.pairs.selection import COUNTS, PREFIX_TILE, PRODUCTS, UNITS, summed
 from oocbe.tables.numbers import greatest
 from tests.kernels.conftest import skip_without_gpu
 
 pytestmark = pytest.mark.gpu
-
-LENGTHS = (0, 1, 31, 32, 33, SUM_THREADS - 1, SUM_THREADS, SUM_THREADS + 1, 5000, MOST_SUMMED, MOST_SUMMED + 1)
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +18,7 @@ def _device():
     skip_without_gpu()
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("is_in_place", [False, True])
-def test_prefix_sums_of_short_and_long_lists(length, is_in_place):
-    counts = np.random.default_rng(length).integers(0, 1 << 40, length)
-    given = cupy().asarray(counts)
-    found = prefix_sum(given, into=given if is_in_place else None)
-    assert found.dtype == np.int64
-    assert np.array_equal(found.get(), np.cumsum(counts))
-    assert np.array_equal(given.get(), found.get() if is_in_place else counts)
-
-
-LISTS = [(5000,), (0, 3), (PREFIX_TILE, 0), (PREFIX_TILE + 1, 7 * PREFIX_TILE), (70_001, 2)]
+LISTS = [(0,), (1,), (31,), (5000,), (0, 3), (PREFIX_TILE, 0), (PREFIX_TILE + 1, 7 * PREFIX_TILE), (70_001, 2)]
 
 
 @pytest.mark.parametrize("lengths", LISTS)
@@ -41,6 +27,7 @@ def test_one_or_two_prefix_sums_in_a_launch_and_their_totals(lengths):
     pairs = [random.integers(0, 2000, (2, length)) for length in lengths]
     given = [tuple(cupy().asarray(numbers) for numbers in pair) for pair in pairs]
     for term, parts, expected in (
+        (COUNTS, (1, 1), [first for first, _ in pairs]),
         (PRODUCTS, (1, 1), [first * second for first, second in pairs]),
         (UNITS, (1, 8), [-(-p[0] // n) * -(-p[1] // 512) for p, n in zip(pairs, (1, 8), strict=False)]),
     ):

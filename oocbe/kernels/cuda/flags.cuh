@@ -13,28 +13,24 @@ template <> struct Widened<double> { typedef double type; };
 template <> struct Widened<float> { typedef double type; };
 typedef Widened<VALUE>::type wide;
 
-// Write a warp's flags: one bit a unit, and their number. A block needs no barrier for it.
-__device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots, i64 *counts) {
+// Write a warp's flags: one bit a unit. A block needs no barrier for it.
+__device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots) {
     u32 ones = __ballot_sync(ALL_LANES, flag);
-    if (lane_number() == 0) {
-        ballots[unit >> 5] = ones;
-        counts[unit >> 5] = __popc(ones);
-    }
+    if (lane_number() == 0) ballots[unit >> 5] = ones;
 }
 
-// Place of a flagged unit among all flagged ones; ends is the inclusive prefix sum of the warps' counts.
-__device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 *ends) {
-    i64 warp = unit >> 5;
-    return (warp ? ends[warp - 1] : 0) + __popc(ballots[warp] & lanes_below());
+// Place of a flagged unit among all flagged ones; before: flagged units before each warp's.
+__device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 *before) {
+    return before[unit >> 5] + __popc(ballots[unit >> 5] & lanes_below());
 }
 
 // Rows whose flag is set, in order, written at the prefix sums of the flags.
 extern "C" __global__ void __launch_bounds__(THREADS)
-keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *ends,
+keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *before,
              u64 *kept_keys, VALUE *kept_values, i64 kept) {
     i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (row >= rows || !(ballots[row >> 5] >> lane_number() & 1)) return;
-    i64 place = place_of(row, ballots, ends);
+    i64 place = place_of(row, ballots, before);
     #pragma unroll
     for (int w = 0; w < WORDS; w++) kept_keys[w * kept + place] = keys[w * rows + row];
 #if LIMBS

@@ -66,9 +66,9 @@ struct Level {
     const u64 *driver;          // of the driving table, that of the first part: the key word with the run,
     u64 driver_shift;           // its shift there,
     const u32 *driver_low;      // (items,): the first rows,
-    const i64 *unit_end;        // (items,): and the inclusive prefix sum of the ranges' widths
+    const i64 *unit_start;      // (items + 1,): and the prefix sum of the ranges' widths
     i64 units;
-    const i64 *first_items;     // (blocks + 1,): of find_first_items; null: the kernels search for them
+    const i64 *first_items;     // (blocks + 1,): of find_tiles (prefix.cu); null: the kernels search for them
     Bounds bounds;
 };
 
@@ -117,12 +117,12 @@ __device__ __forceinline__ void find_items(const Level &p, i64 *ends, u32 *begin
     if (threadIdx.x < 2) {
         i64 wanted = min(first + threadIdx.x * THREADS, p.units - 1);
         ends[threadIdx.x] = p.first_items ? p.first_items[blockIdx.x + threadIdx.x]
-                                          : upper_bound(p.unit_end, (i64)0, p.items, wanted);
+                                          : upper_bound(p.unit_start, (i64)0, p.items, wanted) - 1;
     }
     if (threadIdx.x < THREADS / 32) begins[threadIdx.x] = 0;
     __syncthreads();
     for (i64 item = ends[0] + threadIdx.x; item < ends[1]; item += THREADS) {
-        i64 begin = p.unit_end[item] - first;
+        i64 begin = p.unit_start[item + 1] - first;
         if (begin < THREADS) atomicOr(begins + begin / 32, 1u << begin % 32);
     }
     __syncthreads();
@@ -134,13 +134,6 @@ __device__ __forceinline__ i64 item_of(const Level &p, i64 first, const u32 *beg
     first += __popc(begins[number / 32] & (2u << number % 32) - 1);
     for (u32 word = 0; word < number / 32; word++) first += __popc(begins[word]);
     return first;
-}
-
-// first_items i64 (blocks + 1,): item of each block's first unit, and the last item.
-extern "C" __global__ void __launch_bounds__(THREADS)
-find_first_items(const i64 *unit_end, i64 items, i64 units, i64 *first_items) {
-    i64 block = (i64)blockIdx.x * THREADS + threadIdx.x, first = block * THREADS;
-    if (first < units + THREADS) first_items[block] = upper_bound(unit_end, (i64)0, items, min(first, units - 1));
 }
 
 // Sum of a bound's tables for a key.
@@ -177,7 +170,7 @@ __device__ __forceinline__ wide growth(const Level &p, i64 part, i64 item, u32 l
 
 // Row of the driving table that a unit is; `field` receives the run's bits.
 __device__ __forceinline__ u32 driving_row(const Level &p, i64 unit, i64 item, u64 &field) {
-    u32 row = p.driver_low[item] + (u32)(unit - (item == 0 ? 0 : p.unit_end[item - 1]));
+    u32 row = p.driver_low[item] + (u32)(unit - p.unit_start[item]);
     field = (p.driver[row] >> p.driver_shift) & p.mask;
     return row;
 }
@@ -231,29 +224,29 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, PRUNES ? 1 : 8)  // it waits for memory: 8 blocks, 32 registers
-count_children(Level p, u32 *ballots, i64 *counts) {
+count_children(Level p, u32 *ballots) {
     __shared__ i64 items[2];
     __shared__ u32 begins[THREADS / 32];
     i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
     find_items(p, items, begins);
-    record(unit < p.units && evaluate(p, unit, item_of(p, items[0], begins, threadIdx.x)), unit, ballots, counts);
+    record(unit < p.units && evaluate(p, unit, item_of(p, items[0], begins, threadIdx.x)), unit, ballots);
 }
 
 // Children, the range widths of the table that drives the next level (-1: none), and the bounds on the children.
 extern "C" __global__ void __launch_bounds__(THREADS)
-write_children(Level p, const u32 *ballots, const i64 *ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
+write_children(Level p, const u32 *ballots, const i64 *before, u64 *keys, u32 *lows, u32 *highs, i64 children,
                i64 next_driver, i64 *widths, wide *totals) {
     // Few units make children: each child is written by one of the first threads, so that warps are full.
     __shared__ i64 items[2];
     __shared__ u32 begins[THREADS / 32];
     __shared__ unsigned char numbers[THREADS];  // in the block, of the units with a child
-    i64 warp = (i64)blockIdx.x * (THREADS / 32), first = warp ? ends[warp - 1] : 0;
+    i64 warp = (i64)blockIdx.x * (THREADS / 32), first = before[warp];
     i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (ballots[unit >> 5] >> lane_number() & 1) numbers[place_of(unit, ballots, ends) - first] = threadIdx.x;
+    if (ballots[unit >> 5] >> lane_number() & 1) numbers[place_of(unit, ballots, before) - first] = threadIdx.x;
     find_items(p, items, begins);
     __syncthreads();
     i64 place = first + threadIdx.x;
-    if (place >= ends[warp + THREADS / 32 - 1]) return;
+    if (place >= before[warp + THREADS / 32]) return;
     unit = (i64)blockIdx.x * THREADS + numbers[threadIdx.x];
     i64 item = item_of(p, items[0], begins, numbers[threadIdx.x]);
     u64 field;
@@ -296,7 +289,7 @@ write_children(Level p, const u32 *ballots, const i64 *ends, u64 *keys, u32 *low
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *counts) {
+reduce_leaves(Leaf p, VALUE *totals, u32 *ballots) {
     i64 item = (i64)blockIdx.x * THREADS + threadIdx.x;
     bool found = false;
 #if LIMBS
@@ -377,5 +370,5 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *counts) {
         totals[item] = total;
 #endif
     }
-    record(found, item, ballots, counts);
+    record(found, item, ballots);
 }

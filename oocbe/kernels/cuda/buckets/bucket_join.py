@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cuda import modules
-from oocbe.kernels.cuda.buckets.flags import THREADS, blocks_for, flag, keep_flagged, pack, prefix_sum
+from oocbe.kernels.cuda.buckets.flags import THREADS, blocks_for, flag, keep_flagged, pack
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.gpus import GpuError, gpus, on_gpus
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
+from oocbe.kernels.cuda.pairs.selection import COUNTS, find_tiles, summed
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.pieces import Worklist
@@ -326,14 +327,12 @@ class DeviceProgram:
         runs, level_start = self.runs, self.program.lookups.level_start
         part_from, part_to = int(runs.part_start[level]), int(runs.part_start[level + 1])
         size = int(runs.size[level])
-        unit_end = first_items = None
-        if frontier.widths is not None:
-            unit_end = prefix_sum(frontier.widths)
-            units = int(unit_end[-1])
+        unit_start = first_items = None
+        if (widths := frontier.widths) is not None:
+            (unit_start,), total = summed(COUNTS, (widths, widths, 1))
+            units = int(total.numbers()[0])
             if items > SEARCHED_ITEMS:
-                first_items = cupy().empty(blocks_for(units) + 1, dtype=np.int64)
-                arguments = (unit_end, items, units, first_items)
-                launch(self.kernel("find_first_items"), blocks_for(len(first_items)), THREADS, *arguments)
+                first_items = find_tiles(unit_start, THREADS, blocks_for(units))
         else:
             units = items * size
         column = shift = low = 0
@@ -357,13 +356,13 @@ class DeviceProgram:
             item_low=frontier.low,
             item_high=frontier.high,
             items=items,
-            unit_end=unit_end,
+            unit_start=unit_start,
             units=units,
             first_items=first_items,
             bounds=self._bounds_of(level, level + 1, level + 1, frontier.totals),
         )
-        ballots, ends = flag(self.kernel("count_children"), units, struct)
-        children = int(ends[-1]) if units else 0
+        flagged = flag(self.kernel("count_children"), units, struct)
+        children = flagged.count
         item_bytes = 8 * self.words + 8 * count + 8 * self.prunes
         needed = children * item_bytes
         if items > 1 and needed > SMALL_FRONTIER and needed > _free_memory() // FRONTIER_SHARE:
@@ -376,7 +375,8 @@ class DeviceProgram:
         totals = cupy().empty(children, dtype=self.program.bounds.entries.dtype) if self.prunes else None
         if children:
             written = (keys, low, high, children, driver, or_null(widths), or_null(totals))
-            launch(self.kernel("write_children"), blocks_for(units), THREADS, struct, ballots, ends, *written)
+            arguments = (struct, flagged.bits, flagged.before, *written)
+            launch(self.kernel("write_children"), blocks_for(units), THREADS, *arguments)
         return _Frontier(keys, low, high, widths, totals)
 
     def _reduce(self, frontier: _Frontier) -> tuple[Any, Any]:
@@ -401,8 +401,9 @@ class DeviceProgram:
             bounds=self._bounds_of(0, levels, levels + 1, None),
         )
         totals = self._values(items)
-        ballots, ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
-        return keep_flagged(self.kernel, frontier.keys, totals, ballots, ends)
+        return keep_flagged(
+            self.kernel, frontier.keys, totals, flag(self.kernel("reduce_leaves"), items, struct, totals)
+        )
 
     def _values(self, rows: int) -> Any:
         """Uninitialised values for some rows."""
@@ -475,5 +476,4 @@ def drop_dominated(
     def kernels(name: str) -> Any:
         return kernel("dominance", name, WORDS=keys.shape[0], VALUE=C_TYPES[values.dtype])
 
-    ballots, ends = flag(kernels("flag_undominated"), rows, keys, values, rows, struct)
-    return keep_flagged(kernels, keys, values, ballots, ends)
+    return keep_flagged(kernels, keys, values, flag(kernels("flag_undominated"), rows, keys, values, rows, struct))

@@ -22,7 +22,7 @@ __device__ __forceinline__ bool is_below(const u64 *keys, i64 rows, i64 row, con
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-flag_undominated(const u64 *keys, const VALUE *values, i64 rows, Substitutions p, u32 *ballots, i64 *counts) {
+flag_undominated(const u64 *keys, const VALUE *values, i64 rows, Substitutions p, u32 *ballots) {
     i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
     bool stays = row < rows;
     u64 wanted[WORDS];
@@ -66,5 +66,5 @@ flag_undominated(const u64 *keys, const VALUE *values, i64 rows, Substitutions p
         #pragma unroll
         for (int w = 0; w < WORDS; w++) if (p.word[v] == w) wanted[w] = saved;
     }
-    record(stays, row, ballots, counts);
+    record(stays, row, ballots);
 }
