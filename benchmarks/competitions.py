@@ -29,10 +29,13 @@ import argparse
 import gzip
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -182,39 +185,54 @@ def ganak(path: Path) -> float:
     return math.log10(abs(count)) if count else -math.inf
 
 
-def count_track(track: str, folder: Path, every: int, names: Sequence[str], seconds: float, memory: str) -> list[Run]:
-    """One row for each instance of a track: answers and seconds of both programs; None: not within the limit."""
+def count_both(path: Path, published: dict[str, str], seconds: float, memory: str, cores: Queue[int] | None) -> Run:
+    """Answers and seconds of both programs on an instance, one after the other; None: not within the limit.
+
+    cores : those that no other instance uses; both programs run on one of them. None: on any of all.
+    """
+    core = None if cores is None else cores.get()
+    place = [] if core is None else ["taskset", "-c", str(core)]
+    command = [*place, sys.executable, "-m", "oocbe", "solve", str(path), "--task", "count", "--json", "--quiet"]
+    done, wall = run_timed([*command, "--time-limit", f"{seconds:g}", "--memory", memory], seconds + 60)
+    answer = json.loads(done.stdout) if done.stdout else {}
+    is_done = answer.get("status") in ("exact", "infeasible")
+    own = (-math.inf if answer.get("log10") is None else answer["log10"]) if is_done else None
+    row: Run = {"instance": path.name, "own": own, "seconds": wall if is_done else None}
+    row |= {"ganak": None, "ganak_seconds": None}
+    try:
+        peer, peer_wall = run_timed([*place, sys.executable, __file__, "--child", str(path)], seconds)
+        if peer.returncode == 0:
+            row |= {"ganak": float(peer.stdout.split()[-1]), "ganak_seconds": peer_wall}
+    except subprocess.TimeoutExpired:
+        pass
+    if cores is not None and core is not None:
+        cores.put(core)
+    text = published.get(path.name) or "-"  # no published answer; -1 stands for no model
+    known = row["ganak"] if text == "-" else -math.inf if float(text) == -1 else float(text)
+    row["wrong"] = own is not None and known is not None and not math.isclose(own, known, abs_tol=DIGITS)
+    print(f"{row}", file=sys.stderr, flush=True)
+    return row
+
+
+def count_track(track: str, folder: Path, names: Sequence[str], settings: argparse.Namespace) -> list[Run]:
+    """One row for each instance of a track."""
     published = json.loads((folder / "log10_counts.json").read_text())
-    rows: list[Run] = []
-    for path in sorted(folder.glob(f"*_{track}_*.cnf.gz"))[::every]:
-        if names and not any(name in path.name for name in names):
-            continue
-        command = [sys.executable, "-m", "oocbe", "solve", str(path), "--task", "count", "--json", "--quiet"]
-        done, wall = run_timed([*command, "--time-limit", f"{seconds:g}", "--memory", memory], seconds + 60)
-        answer = json.loads(done.stdout) if done.stdout else {}
-        is_done = answer.get("status") in ("exact", "infeasible")
-        own = (-math.inf if answer.get("log10") is None else answer["log10"]) if is_done else None
-        row: Run = {"instance": path.name, "own": own, "seconds": wall if is_done else None}
-        row |= {"ganak": None, "ganak_seconds": None}
-        try:
-            peer, peer_wall = run_timed([sys.executable, __file__, "--child", str(path)], seconds)
-            if peer.returncode == 0:
-                row |= {"ganak": float(peer.stdout.split()[-1]), "ganak_seconds": peer_wall}
-        except subprocess.TimeoutExpired:
-            pass
-        text = published.get(path.name) or "-"  # no published answer; -1 stands for no model
-        known = row["ganak"] if text == "-" else -math.inf if float(text) == -1 else float(text)
-        row["wrong"] = own is not None and known is not None and not math.isclose(own, known, abs_tol=DIGITS)
-        rows.append(row)
-        print(f"{row}", file=sys.stderr, flush=True)
-    return rows
+    paths = sorted(folder.glob(f"*_{track}_*.cnf.gz"))[:: settings.every]
+    wanted = [path for path in paths if not names or any(name in path.name for name in names)]
+    cores: Queue[int] | None = None
+    if settings.jobs > 1:
+        cores = Queue()
+        for core in sorted(os.sched_getaffinity(0))[: settings.jobs]:
+            cores.put(core)
+    with ThreadPoolExecutor(settings.jobs) as pool:
+        return list(pool.map(lambda p: count_both(p, published, settings.seconds, settings.memory, cores), wanted))
 
 
-def counts(tracks: Sequence[str], every: int, names: Sequence[str], settings: argparse.Namespace) -> bool:
+def counts(tracks: Sequence[str], names: Sequence[str], settings: argparse.Namespace) -> bool:
     """Measure and print the tracks; whether no count is wrong."""
     table, is_good = [], True
     for track in tracks:
-        rows = count_track(track, data_folder() / "mc2022", every, names, settings.seconds, settings.memory)
+        rows = count_track(track, data_folder() / "mc2022", names, settings)
         solved = [r for r in rows if r["own"] is not None]
         peer = [r for r in rows if r["ganak"] is not None]
         both = [r for r in solved if r["ganak"] is not None]
@@ -271,6 +289,7 @@ def main() -> int:
     parser.add_argument("--instances", default="", help="comma-separated parts of names")
     parser.add_argument("--every", type=int, default=1, help="only each n-th instance")
     parser.add_argument("--seconds", type=float, default=20.0, help="time limit of each")
+    parser.add_argument("--jobs", type=int, default=1, help="instances of a track at a time, on a core each")
     parser.add_argument("--memory", default="4GiB", help="memory limit of each")
     parser.add_argument("--markdown", action="store_true", help="print the rows of the table of tasks")
     settings = parser.parse_args()
@@ -281,7 +300,7 @@ def main() -> int:
     tasks = settings.tasks.split(",")
     table, is_good = [], True
     if tracks := [task for task in tasks if task in TRACKS.split(",")]:
-        is_good = counts(tracks, settings.every, names, settings)
+        is_good = counts(tracks, names, settings)
     for task in (task for task in tasks if task not in tracks):
         folder = data_folder() / "uai2014" / task
         rows = measure(task, folder, settings.every, names, settings.seconds, settings.memory)
