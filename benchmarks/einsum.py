@@ -15,6 +15,8 @@ compared.
 These are log Z of networks and counts of clauses, as in the collection einsum_benchmark: a tensor for each function or
 clause. All systems follow the path of ``oocbe.einsum_path``; the third one is cotengra, which slices indices until an
 intermediate is no larger than the limit.
+
+    python benchmarks/einsum.py --gpu                        # operands in the memory of a GPU, beside CuPy
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -170,6 +173,70 @@ def networks(seconds: float, markdown: bool) -> None:
     print(describe_run(("opt_einsum", "cotengra")))
 
 
+ON_GPU = {
+    "matrix product": Contraction("ij,jk->ik", 4096),
+    "triangle, batched": Contraction("abx,bcx,cax->x", 400),
+    "ring of four": Contraction("abi,bcj,cdk,dai->jk", 160),
+    "K4": Contraction("abc,ade,bdf,cef->", 96),
+}
+ALGEBRAS = ("max-plus", "min-plus", "log", "sum-product")
+RUNS = 5
+
+
+def on_gpu(markdown: bool) -> None:
+    """Contractions of CuPy arrays. CuPy: its einsum along opt_einsum's path; outside sums of products, of a product of
+    matrices, a slice of the eliminated index at a time."""
+    import cupy
+    import opt_einsum
+
+    import oocbe
+
+    def seconds_of(call: Callable[[], Any]) -> tuple[Any, float]:
+        times = list[float]()
+        for _ in range(RUNS + 1):
+            cupy.cuda.Device().synchronize()
+            begin = time.perf_counter()
+            found = call()
+            cupy.cuda.Device().synchronize()
+            times.append(time.perf_counter() - begin)
+        return found, min(times[1:])
+
+    def sliced(one: Any, two: Any, reduce: Any) -> Any:
+        total = one[:, :1] + two[:1]
+        for k in range(1, one.shape[1]):
+            reduce(total, one[:, k : k + 1] + two[k : k + 1], out=total)
+        return total
+
+    rows = []
+    for name, (expression, size, _) in ON_GPU.items():
+        terms = expression.partition("->")[0].split(",")
+        for algebra in ALGEBRAS:
+            for dtype in (np.float32, np.float64):
+                generator = cupy.random.default_rng(0)
+                arrays = [generator.random((size,) * len(term), dtype=dtype) for term in terms]
+                path = opt_einsum.contract_path(expression, *arrays)[0]
+                joined = oocbe.einsum_path(expression, *(a.shape for a in arrays), optimize=path).joined
+                found, ours = seconds_of(
+                    lambda a=arrays, p=path, e=expression, s=algebra: oocbe.einsum(e, *a, semiring=s, optimize=p)
+                )
+                shown = ["", ""]
+                if algebra == "sum-product" or (name == "matrix product" and algebra != "log"):
+                    reduce = {"max-plus": cupy.maximum, "min-plus": cupy.minimum}.get(algebra)
+                    expected, theirs = seconds_of(
+                        (lambda a=arrays, r=reduce: sliced(*a, r))
+                        if reduce
+                        else (lambda a=arrays, p=path, e=expression: opt_einsum.contract(e, *a, optimize=p))
+                    )
+                    if not cupy.allclose(found, expected, rtol=1e-3 if dtype == np.float32 else 1e-9):
+                        raise SystemExit(f"{name}, {algebra}: the answers differ")
+                    shown = [f"{1e3 * theirs:.2f}", f"{theirs / ours:.1f}"]
+                rate = f"{joined / ours / 1e12:.2f}"
+                rows.append([name, f"{size:,}", algebra, np.dtype(dtype).name, f"{1e3 * ours:.2f}", rate, *shown])
+    head = ["contraction", "size of an index", "semiring", "dtype", "oocbe: ms", "10^12 combinations/s"]
+    print_table([[*head, "CuPy: ms", "CuPy / oocbe"], *rows], markdown)
+    print(describe_run(("cupy", "opt_einsum")))
+
+
 SYSTEMS = ("oocbe", "opt_einsum", "memory_limit")
 
 
@@ -225,7 +292,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="wall seconds of a process (default 120)")
     parser.add_argument("--markdown", action="store_true", help="a table for RESULTS.md")
     parser.add_argument("--networks", action="store_true", help="networks of competitions with memory limits instead")
+    parser.add_argument("--gpu", action="store_true", help="operands in the memory of a GPU, beside CuPy, instead")
     options = parser.parse_args()
+    if options.gpu:
+        on_gpu(options.markdown)
+        return
     if options.networks:
         networks(options.seconds, options.markdown)
         return

@@ -55,7 +55,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable, check_cells, key_fields
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import converted, dtype_of_rows
-from oocbe.tables.residence import to_host
+from oocbe.tables.residence import is_on_device, to_host
 from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_CELLS
@@ -131,7 +131,8 @@ def eliminate_tables(
 
     Variables to eliminate that one table alone has are marginalised out of it first.
 
-    tables : at least one, of one semiring, in main memory; domain sizes agree.
+    tables : at least one, of one semiring, in main or device memory; domain sizes agree. If one is on a device, the
+        device computes the result, and it stays there.
     gone : variables to eliminate, each in some scope.
     Returns CompleteTable : scope = each table's variables that no other one has, table after table, then the shared
     ones in the order in which they come first.
@@ -143,7 +144,8 @@ def eliminate_tables(
     axes = (*kept, *last)
     given = [converted(t.values, dtype, semiring, f"complete table over {t.scope}", may_round=True) for t in tables]
     functions = [CompleteFunction(v, t.strides(axes)) for v, t in zip(given, tables, strict=True)]
-    kernels = complete_kernels(sum(t.cells for t in tables), backend)
+    keeps = any(map(is_on_device, tables))
+    kernels = complete_kernels(sum(t.cells for t in tables), "cuda" if keeps else backend)
     placed = [replace(f, values=kernels.upload(f.values)) for f in functions]
     values = kernels.eliminate_complete(
         placed,
@@ -154,7 +156,7 @@ def eliminate_tables(
         dtype,
         piece_rows,
     )
-    return CompleteTable(layout, kernels.download(values), semiring)
+    return CompleteTable(layout, values if keeps else kernels.download(values), semiring)
 
 
 class _Joined(NamedTuple):
@@ -364,10 +366,10 @@ def _gathered(
 
 def _extent(table: AnyComplete) -> NDArray[Any]:
     """Values that stand for all feasible ones in range analysis."""
-    if isinstance(table, CompleteTable):
-        return table.values[table.feasible()]
     if table.dtype.kind == "f":
         return np.zeros(1, dtype=table.dtype)
+    if isinstance(table, CompleteTable):
+        return table.values[table.feasible()]
     return np.array(table.extent or (), dtype=table.dtype)
 
 

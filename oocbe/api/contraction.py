@@ -28,12 +28,13 @@ from oocbe.algebra.operators import join_marginalise, marginalise
 from oocbe.api.source_messages import Explain
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import UsageError, amount
+from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.orders import greedy_order as greedy
-from oocbe.kernels.interface import is_device_array
-from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
 from oocbe.model.settings.option_values import parse_backend
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
@@ -63,7 +64,8 @@ class Contractions:
         tables : over the operands of the path's expression. keeps : whether ``inputs`` are kept. explain : called with
         rows and seconds of each step.
         """
-        left, given = list(tables), set(map(id, tables))
+        left = list(tables) if keeps else self._placed(tables)
+        given = set(map(id, left))
         for number, step in enumerate(self.path.steps):
             own = [left[p] for p in step.positions]
             for p in sorted(step.positions, reverse=True):
@@ -76,7 +78,22 @@ class Contractions:
                 explain(f"  step {number + 1}: {left[-1].rows:,} rows in {perf_counter() - begin:.3f} s")
             if keeps:
                 self.inputs.append(own)
-        return left[0]
+        made = left[0]
+        is_moved = isinstance(made, CompleteTable) and not any(map(_is_on_device, tables))
+        return to_host(made) if is_moved else made
+
+    def _placed(self, tables: list[Any]) -> list[Any]:
+        """The tables on the device, if all are complete, and it computes the largest step and has room for all."""
+        if not all(isinstance(table, CompleteTable) for table in tables):
+            return list(tables)
+        cells = max(map(self.path.needed, self.path.steps))
+        kernels = complete_kernels(cells, self._backend)
+        if kernels.name != "cuda":
+            return list(tables)
+        from oocbe.kernels.cuda.transfer.memory import device_room
+
+        needed = sum(table.nbytes for table in tables) + cells * max(table.dtype.itemsize for table in tables)
+        return [to_kernels(table, kernels) for table in tables] if 2 * needed <= device_room() else list(tables)
 
     def _contracted(self, step: Contraction, tables: list[Any], output: str | Path | None) -> Any:
         operate: Any = marginalise if len(tables) == 1 else join_marginalise
@@ -87,7 +104,7 @@ class Contractions:
             settings |= {"output": place, "memory": self._memory, "scratch": self._scratch()}
         elif len(tables) == 1 and not gone:
             return tables[0]
-        elif self._backend != "cuda" and (product := _matrix_product(tables, gone)) is not None:
+        elif (product := _matrix_product(tables, gone)) is not None:
             return product
         made = operate(*tables, gone, **settings)
         if output is None and isinstance(made, StoredTable) and 8 * made.nbytes <= IN_MEMORY_SHARE * self._memory:
@@ -111,6 +128,10 @@ class Contractions:
         return self._folder
 
 
+def _is_on_device(table: Any) -> bool:
+    return isinstance(table, CompleteTable) and is_on_device(table)
+
+
 def _joined_rows(tables: Sequence[Table]) -> int:
     """Rows of the join of one or two incomplete tables."""
     if len(tables) == 1:
@@ -126,15 +147,16 @@ def _joined_rows(tables: Sequence[Table]) -> int:
 
 
 def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable | None:
-    """A sum of products of two dense float tables, by BLAS; None if it is no product of matrices."""
+    """A sum of products, or log-sum-exp, of two dense float tables, by BLAS where they are; None if it is no product of
+    matrices, or not precise in linear space."""
     if (
         len(tables) != 2
         or not gone
-        or any(not isinstance(t, CompleteTable) or t.semiring != SUM_PRODUCT for t in tables)
+        or any(not isinstance(t, CompleteTable) or t.semiring not in (SUM_PRODUCT, LOG_SUM_EXP) for t in tables)
     ):
         return None
     one, two = tables
-    if one.dtype.kind != "f" or two.dtype.kind != "f" or is_device_array(one.values) or is_device_array(two.values):
+    if one.dtype.kind != "f" or two.dtype.kind != "f" or is_on_device(one) != is_on_device(two):
         return None
     shared = [name for name in one.scope if name in two.layout]
     batch = [name for name in shared if name not in gone]
@@ -148,7 +170,22 @@ def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable
     scope = (*batch, *own[0], *own[1])
     sizes = {name: size for t in tables for name, size in zip(t.scope, t.layout.sizes, strict=True)}
     layout = Layout(tuple(reversed(scope)), tuple(sizes[name] for name in reversed(scope)))
-    return CompleteTable(layout, np.ascontiguousarray(np.matmul(left, right)).reshape(-1), SUM_PRODUCT)
+    made = left @ right if one.semiring == SUM_PRODUCT else _log_product(left, right)
+    return None if made is None else CompleteTable(layout, made.reshape(-1), one.semiring)
+
+
+def _log_product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any] | None:
+    """Log-sum-exp of matrices: a product of exponentials, scaled by the greatest of each row and column; the logarithm
+    of an exponential is not computed for each pair. None: a sum is so far below its scales that terms underflow."""
+    scales: Any = left.max(axis=-1, keepdims=True), right.max(axis=-2, keepdims=True)
+    row, column = (np.where(np.isfinite(scale), scale, 0).astype(left.dtype) for scale in scales)
+    sums = np.exp(left - row) @ np.exp(right - column)
+    small = sums < np.finfo(sums.dtype).tiny ** LOG_PRECISION
+    if small.any() and ((np.isfinite(left) * 1.0) @ (np.isfinite(right) * 1.0))[small].any():
+        return None
+    with np.errstate(divide="ignore"):
+        found: NDArray[Any] = np.log(sums) + row + column
+    return found
 
 
 def cells_along(table: CompleteTable, names: Sequence[str]) -> NDArray[Any]:
@@ -163,6 +200,10 @@ MOST_SLICES = 4096
 
 PAIRS = 64
 """Operands up to which all pairs are candidates of a greedy step; beyond, only pairs with a common index."""
+
+LOG_PRECISION = 0.75
+"""Power of a dtype's least normal number below which scaled sums are not used: a term that underflows is then at most
+1e-9 (float32) or 1e-77 (float64) of its sum."""
 
 Positions: TypeAlias = tuple[int, ...]
 

@@ -27,6 +27,7 @@ from oocbe.api.contraction import (
     sliced_path,
 )
 from oocbe.errors import ResourceError, UsageError
+from oocbe.kernels.interface import is_cupy
 from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
 from oocbe.model.settings.option_values import parse_boolean
@@ -64,7 +65,7 @@ def einsum(
     Parameters
     ----------
     expression : as for ``numpy.einsum``, without ``...``; or with names between spaces: ``day sensor, sensor -> day``.
-    operands : NumPy arrays, or what ``numpy.asarray`` accepts; sparse arrays of SciPy or pydata/sparse, and
+    operands : NumPy or CuPy arrays, or what ``numpy.asarray`` accepts; sparse arrays of SciPy or pydata/sparse, and
         :class:`oocbe.Table`, whose missing entries are the semiring's zero; complete and stored tables. Terms have the
         dimensions of an xarray DataArray in any order; coordinates of the same dimension must be equal.
     semiring : ``sum-product``, ``max-plus``, ``min-plus``, ``max-times``, ``log`` (log-sum-exp), ``or-and``, or a
@@ -72,17 +73,19 @@ def einsum(
     optimize : see :func:`einsum_path`.
     memory : limit of tables in bytes, or text such as ``4GiB``. Beyond it, the steps are done for each value of
         indices, of dense floats and at most twice the work, or through a scratch folder. None: 80 % of the machine's.
-    backend : ``cpu``, ``cuda`` or ``auto``.
+    backend : ``cpu``, ``cuda`` or ``auto``. On a device, dense operands and results of steps stay there between steps
+        if they fit.
     output : a path for the result as a stored table; needed if the result exceeds the memory.
     return_argmax : whether also to return, for each eliminated index, its value in the best assignment of each output
         cell; of semirings that select, and dense operands.
 
     Returns
     -------
-    A NumPy array with an axis for each index of the output, a scalar array without axes if there is none. If all
-    operands are sparse: a sparse array of the first operand's kind, or a Table. If all are DataArrays: a DataArray with
-    the coordinates of its dimensions. With ``output`` the stored table. With ``return_argmax`` a pair: the array, and
-    a dictionary from index name to an int64 array of the same shape; -1 where the value is the semiring's zero.
+    A NumPy array with an axis for each index of the output, a scalar array without axes if there is none; a CuPy array
+    if an operand is one. If all operands are sparse: a sparse array of the first operand's kind, or a Table. If all are
+    DataArrays: a DataArray with the coordinates of its dimensions. With ``output`` the stored table. With
+    ``return_argmax`` a pair: the array, and a dictionary from index name to an int64 array of the same shape; -1 where
+    the value is the semiring's zero.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def einsum(
     arrays = [_as_operand(a.transpose(*names).data) if _is_labelled(a) else a for a, names in named]
     return_argmax = parse_boolean("return_argmax", return_argmax)
     if return_argmax and not (chosen.selects and all(isinstance(a, np.ndarray) for a in arrays)):
-        raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
+        raise UsageError("einsum: return_argmax: needs NumPy operands and a semiring that selects, such as max-plus")
     limit, is_boolean = limit_of(memory), semiring == "or-and"
     if optimize != "auto" and all(isinstance(a, np.ndarray) for a in arrays) and not path.fits(limit):
         _warn_of_path(path, path_of(parsed), limit)
@@ -115,6 +118,8 @@ def einsum(
             return made
         if isinstance(made, AnyComplete):
             result = _array(made, parsed.output, limit)
+            if any(map(is_cupy, arrays)):
+                result = sys.modules["cupy"].asarray(result)  # the last step may have been out of core
             result = result.astype(bool) if is_boolean else result
             return (label(result), _arguments(steps, result, label)) if return_argmax else label(result)
         rows = made if isinstance(made, Table) else made.to_table()
@@ -161,6 +166,8 @@ def _semiring(name: str | Semiring) -> Semiring:
 def _as_operand(operand: Any) -> Any:
     """A table, a sparse array, a DataArray, or a NumPy array."""
     if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand) or _is_labelled(operand):
+        return operand
+    if is_cupy(operand):
         return operand
     return as_array("einsum: an operand", operand)
 
@@ -222,11 +229,13 @@ def _table(operand: Any, names: tuple[str, ...], semiring: Semiring, is_boolean:
             raise UsageError(f"einsum: a table has the semiring {operand.semiring}, not {semiring}")
         return operand
     distinct = tuple(dict.fromkeys(names))
-    if isinstance(operand, np.ndarray):
+    if isinstance(operand, np.ndarray) or is_cupy(operand):
         if len(distinct) < len(names):
             letters = {name: i for i, name in enumerate(distinct)}
-            operand = np.einsum(operand, [letters[n] for n in names], list(range(len(distinct))))
-        return CompleteTable.from_array(distinct, _numbers(operand, semiring, is_boolean), semiring)
+            module = sys.modules["numpy" if isinstance(operand, np.ndarray) else "cupy"]
+            operand = module.einsum(operand, [letters[n] for n in names], list(range(len(distinct))))
+        # In the order of the memory: the last axis changes fastest, the first variable of a table does.
+        return CompleteTable.from_array(distinct[::-1], _numbers(operand, semiring, is_boolean).transpose(), semiring)
     if getattr(operand, "fill_value", 0) not in (0, semiring.zero):
         raise UsageError(f"einsum: a sparse operand has the fill value {operand.fill_value}, not 0 or {semiring.zero}")
     coordinates, values = _coordinates(operand)

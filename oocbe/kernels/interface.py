@@ -16,6 +16,7 @@ rows (None: the backend's choice); results do not depend on it. Semiring operati
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -245,6 +246,11 @@ class CompleteBackend(Backend, Protocol):
 def is_device_array(array: Any) -> bool:
     """Whether an array is in a device's memory."""
     return not isinstance(array, np.ndarray)
+
+
+def is_cupy(value: object) -> bool:
+    """Whether any object is a CuPy array; no import of CuPy."""
+    return "cupy" in sys.modules and isinstance(value, sys.modules["cupy"].ndarray)
 
 
 def host_array(array: Any) -> NDArray[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, ResourceError
-from oocbe.kernels.interface import CompleteFunction, host_array, is_device_array, steps_of
+from oocbe.kernels.interface import CompleteFunction, host_array, is_cupy, is_device_array, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
@@ -127,24 +127,30 @@ class CompleteTable(Cells):
         Parameters
         ----------
         scope : a name for each axis; the first axis becomes the fastest one.
-        array : numbers, any shape. feasible : booleans of the same shape, False for infeasible assignments; None: all
-            are feasible, except those with the semiring's zero, such as an infinite cost.
+        array : numbers, any shape, in main or device memory. feasible : booleans of the same shape, False for
+            infeasible assignments; None: all are feasible, except those with the semiring's zero, such as an infinite
+            cost.
 
         Raises
         ------
         ModelError : inconsistent shapes, or numbers that tables cannot represent (:mod:`oocbe.tables.numbers`).
         ValueRangeError : an integer too large to distinguish from infeasible values.
         """
-        dense = as_array(f"complete table over {tuple(scope)}", array)
+        dense: Any = array if is_cupy(array) else as_array(f"complete table over {tuple(scope)}", array)
         layout = Layout(tuple(scope), dense.shape)
-        mask = np.ones(dense.shape, dtype=bool) if feasible is None else np.asarray(feasible, dtype=bool)
+        codes = semiring.combination, semiring.marginalisation
+        if feasible is None and dense.dtype.kind == "f" and infeasible_value(dense.dtype, *codes) == semiring.zero:
+            values = dense.transpose().flatten()
+            check_feasible(f"complete table over {layout.scope}", values, semiring)
+            return cls(layout, values, semiring)
+        mask = np.ones_like(dense, dtype=bool) if feasible is None else np.asarray(feasible, dtype=bool)
         if mask.shape != dense.shape:
             raise ModelError(f"complete table over {layout.scope}: values {dense.shape}, feasible {mask.shape}")
         if dense.dtype.kind == "f":
             mask = mask & (dense != semiring.zero)
         flat, chosen = dense.transpose().ravel(), mask.transpose().ravel()
         check_feasible(f"complete table over {layout.scope}", flat[chosen], semiring)
-        filler = infeasible_value(dense.dtype, semiring.combination, semiring.marginalisation)
+        filler = infeasible_value(dense.dtype, *codes)
         return cls(layout, np.where(chosen, flat, filler).astype(dense.dtype, copy=False), semiring)
 
     @classmethod

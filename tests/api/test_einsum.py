@@ -16,6 +16,7 @@ import oocbe
 from oocbe import CompleteTable
 from oocbe.api.contraction import Contractions, sliced_path
 from oocbe.errors import ModelError, ResourceError, UsageError
+from tests.kernels.conftest import skip_without_gpu
 
 OPERATIONS = {
     "sum-product": (np.multiply, np.add, 0.0),
@@ -342,3 +343,59 @@ def test_results_beyond_the_memory_go_through_scratch_files_and_to_the_output(tm
 def test_what_is_refused(expression, shapes, settings, message):
     with pytest.raises(UsageError, match=message.replace("...", r"\.\.\.")):
         oocbe.einsum(expression, *(np.ones(shape) for shape in shapes), **settings)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_log_sums_far_below_their_operands_are_precise(dtype):
+    """Products in linear space would underflow: the greatest of a row and of a column never meet."""
+    inf = math.inf
+    left = np.array([[0, -50, -2000], [-inf, -inf, 5000], [-inf, -inf, -inf]], dtype=dtype)
+    right = np.array([[-2000, -inf], [-1950, 0], [0, -inf]], dtype=dtype)
+    expected = [[-2000 + math.log(3), -50], [5000, -inf], [-inf, -inf]]
+    np.testing.assert_allclose(oocbe.einsum("ij,jk->ik", left, right, semiring="log", backend="cpu"), expected, 1e-6)
+    wide = oocbe.einsum("ij,jk->ik", left[:, 1:], right[1:, 1:], semiring="log", backend="cpu")
+    np.testing.assert_allclose(wide, [[-50], [-inf], [-inf]], 1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("semiring", OPERATIONS)
+def test_operands_on_a_device_give_a_result_there(semiring):
+    """Also from main memory by the device, and of both kinds; the answers are the CPU's."""
+    skip_without_gpu()
+    import cupy
+
+    random = np.random.default_rng(5)
+    for expression, shapes in DEVICE_CONTRACTIONS.items():
+        for dtype in (np.float64, np.float32, np.int64):
+            arrays = [operand(random, shape, semiring, 0.0).astype(dtype) for shape in shapes]
+            expected = oocbe.einsum(expression, *arrays, semiring=semiring, backend="cpu")
+            there = [cupy.asarray(a) for a in arrays]
+            for operands, backend in ((there, None), ([*arrays[:1], *there[1:]], None), (arrays, "cuda")):
+                found = oocbe.einsum(expression, *operands, semiring=semiring, backend=backend)
+                is_there = any(isinstance(array, cupy.ndarray) for array in operands)
+                assert isinstance(found, cupy.ndarray if is_there else np.ndarray), (expression, dtype)
+                assert found.dtype == expected.dtype and found.shape == expected.shape
+                np.testing.assert_allclose(cupy.asnumpy(found), expected, rtol=1e-5)
+
+
+DEVICE_CONTRACTIONS = {
+    "ij,jk->ik": [(5, 70), (70, 9)],
+    "bij,bjk->bik": [(3, 5, 7), (3, 7, 9)],
+    "iij->ij": [(4, 4, 3)],
+    "ij,jk,kl,li->": [(6, 5), (5, 4), (4, 3), (3, 6)],
+    "i,j->ji": [(6,), (5,)],
+    "ij->": [(8, 9)],
+}
+
+
+@pytest.mark.gpu
+def test_device_operands_beyond_the_memory_limit():
+    skip_without_gpu()
+    import cupy
+
+    random = np.random.default_rng(6)
+    arrays = [random.integers(1, 9, shape).astype(np.float64) for shape in ((300, 40), (40, 300))]
+    found = oocbe.einsum("ij,jk->ik", *map(cupy.asarray, arrays), semiring="min-plus", memory="1MiB")
+    assert isinstance(found, cupy.ndarray)
+    expected = (arrays[0][:, :, None] + arrays[1][None]).min(axis=1)
+    assert np.array_equal(found.get(), expected)
