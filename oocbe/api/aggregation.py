@@ -269,7 +269,8 @@ def _given(how: str, values: str | Sequence[str | None] | None, read: Sequence[A
         raise UsageError(f"aggregate: values: {len(names)} columns for {len(read)} sources")
     for source, value in zip(read, names, strict=True) if how != "count" else ():
         if isinstance(source, ColumnSource) and value not in (None, *source.names):
-            known = f"there are: {', '.join(source.names)}; values names it, None if there is none"
+            own = [value if not isinstance(s, ColumnSource) or value in s.names else None for s in read]
+            known = f"there are: {', '.join(source.names)}; give a column or None for each source, as values={own}"
             raise ModelError(f"{source.what}: there is no column {value!r} of values; {known}")
     return {_Part(how): names}
 

@@ -124,7 +124,7 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
                 stack.enter_context(printing(bool(given.get("json")), bool(given.get("quiet"))))
                 if "trace" not in accepted and given.get("trace") is not None:
                     source = Path(given.get("file") or given.get("tree") or "")
-                    check_targets(source, **{n: given[n] for n in TARGETS if n in given})
+                    check_targets(source, **{n: given[n] for n in TARGETS if isinstance(given.get(n), Path)})
                     stack.enter_context(written_to(given["trace"], f"oocbe {name} {source.name}".rstrip()))
                 if not is_partial and "time_limit" in given and options.time_limit is not None:
                     from oocbe.runtime.deadline import Deadline, check_deadline

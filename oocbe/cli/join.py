@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import closing
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +14,9 @@ import typer
 
 from oocbe.cli.convert import ParquetColumns
 from oocbe.cli.flags import command
-from oocbe.cli.output import print_written
+from oocbe.cli.output import print_written, prints_json
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.urls import refuse_url
 
 
 @command("join")
@@ -24,16 +27,21 @@ def join(
             metavar="FILE...", help="Parquet files, folders of them, CSV files, quoted patterns, or URLs of Parquet."
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT", help="Parquet, CSV, or a folder for a stored table.")
-    ],
     group_by: Annotated[
         str, typer.Option("--group-by", metavar="NAMES", help="Columns of the groups, separated by commas; '': none.")
     ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="OUT", help="Parquet or its URL, CSV, or a folder for a stored table."),
+    ] = "-",
     maximum: Annotated[str | None, typer.Option("--max", metavar="COLUMN", help="The greatest sum of COLUMN.")] = None,
     minimum: Annotated[str | None, typer.Option("--min", metavar="COLUMN", help="The least sum of COLUMN.")] = None,
     total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of products of COLUMN.")] = None,
     mean: Annotated[str | None, typer.Option("--mean", metavar="COLUMN", help="The mean product of COLUMN.")] = None,
+    argmax: Annotated[
+        str | None,
+        typer.Option("--argmax", metavar="COLUMN:OTHER", help="OTHER in the row with the greatest sum of COLUMN."),
+    ] = None,
     is_count: Annotated[bool, typer.Option("--count", help="The number of joined rows.")] = False,
     product: Annotated[bool, typer.Option("--product", help="With --max: multiply COLUMN, do not add.")] = False,
     on: Annotated[
@@ -60,7 +68,7 @@ def join(
 
     Rows match if they agree in all columns that several files have. COLUMN is taken from each file that has it, and
     added up (--max, --min) or multiplied (--sum, --mean) over the matching rows. Several aggregates are columns such as
-    max_gain.
+    max_gain. Without OUT, the result is printed as CSV.
     """
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
@@ -68,21 +76,26 @@ def join(
 
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": "count" if is_count else None}
     asked = [(name, column) for name, column in given.items() if column is not None]
-    stored = output.suffix not in (".parquet", ".csv")
-    if not asked or (stored and (len(asked) > 1 or mean)):
+    stored = output != "-" and Path(output).suffix not in (".parquet", ".csv")
+    if not (asked or argmax) or (stored and (len(asked) > 1 or mean or argmax)):
         some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
-        raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN) or --count'}")
+        raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN), --argmax or --count'}")
+    if output == "-" and prints_json():
+        raise UsageError("--json: the result is printed as CSV; name its file by --output")
     keys = {}
     for text in key or ():
         found = re.fullmatch(r"(.+?)=(\w+)\((.+)\)", text)
         if found is None:
             raise UsageError(f"--key {text}: give NAME=FUNCTION(COLUMN), such as month=month(day)")
         keys[found[1]] = (found[3], found[2])
-    single = len(asked) == 1
+    single = len(asked) == 1 and not argmax
     named: dict[str, tuple[str, ...]] = {
         column if single else f"{how}_{column}": (how, column) for how, column in asked if how != "count"
     }
     named |= {"count": ("count",)} if is_count else {}
+    if argmax:
+        column, _, other = argmax.rpartition(":")
+        named[f"argmax_{column}"] = ("argmax", column, other)
     with use_gpus(options.gpus):
         result: Any = aggregate(
             *files,
@@ -103,21 +116,35 @@ def join(
         if not stored:
             _write(result, output)
             result = f"{result.num_rows:,} rows of {', '.join(result.column_names)}"
-    print_written(output, result)
+    if output != "-":
+        print_written(output, result)
 
 
 def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _write(data: Any, output: Path) -> None:
-    """Write an Arrow table as Parquet or CSV; the file appears when complete."""
+def _write(data: Any, output: str) -> None:
+    """Write an Arrow table as Parquet or CSV; a file, or an object of a store, appears when complete."""
     from pyarrow import csv, parquet
 
     from oocbe.formats.files import published
+    from oocbe.tables.object_path import ObjectPath, place_named
+    from oocbe.tables.objects import upload_file
+    from oocbe.tables.scratch import ScratchFolder, default_parent
 
-    with published(output) as file:
-        if output.suffix == ".csv":
+    if output == "-":
+        text = BytesIO()
+        csv.write_csv(data, text)
+        typer.echo(text.getvalue().decode(), nl=False)
+    elif output.endswith(".csv"):
+        refuse_url(output, "a CSV file")
+        with published(Path(output)) as file:
             csv.write_csv(data, file)
-        else:
+    elif isinstance(place := place_named(output), ObjectPath):
+        with closing(ScratchFolder(default_parent())) as scratch:
+            parquet.write_table(data, scratch.path / "made.parquet")
+            upload_file(scratch.path / "made.parquet", place)
+    else:
+        with published(place) as file:
             parquet.write_table(data, file)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from glob import glob
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.plain_files import kind_of, no_file
+from oocbe.runtime.urls import refuse_url, url_of
 from oocbe.tables.arrow import arrow_table, is_text, refuse_nulls
 from oocbe.tables.object_path import ObjectPath, Place, place_named
 from oocbe.tables.objects import ObjectReader, filesystem_of
@@ -94,8 +96,8 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
     Empty cells are missing entries, of text, too; ``NULL``, ``NA`` and ``nan`` are so beside numbers only. The files of
-    a list or a pattern (``sales-*.csv``) are one source. texts : columns of text. is_part : other files of the source
-    decide about a column of nothing else.
+    a list or a pattern (``sales-*.csv``, ``*/*.csv``, ``**/*.csv``) are one source. texts : columns of text. is_part :
+    other files of the source decide about a column of nothing else.
     Raises UsageError: no such file; FormatError: a damaged one; ModelError: files with other columns than the first.
     """
     own = type(source)  # a frame of pandas has its columns as attributes
@@ -105,9 +107,10 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     names = list(source) if isinstance(source, list | tuple) else [source]
     if not all(isinstance(name, str | Path) for name in names):
         return source
-    path = Path(names[0]) if names else Path()
-    if len(names) == 1 and re.search("[*?[]", path.name) and not path.exists():
-        names = sorted(path.parent.glob(path.name)) or names
+    if len(names) == 1 and re.search("[*?[]", str(names[0])) and not Path(names[0]).exists():
+        if (url := url_of(names[0])) is not None:
+            raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
+        names = sorted(glob(str(names[0]), recursive=True)) or names  # noqa: PTH207 (of a pattern with a root)
     endings = (re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(name).lower()) for name in names)
     kinds = [(found[1], found[3]) for found in endings if found is not None]
     if not kinds or len(kinds) < len(names):
@@ -130,6 +133,7 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     from pyarrow import compute, csv
 
     source, ((kind, compression),) = names[0], kinds
+    refuse_url(source, "a CSV file")
     if not Path(source).is_file():
         raise UsageError(f"{source}: there is no such file")
     parsed = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
@@ -270,6 +274,8 @@ class _Files:
             file = _File.opened(self._place(fragment.path))
             folders = datasets.get_partition_keys(fragment.partition_expression)
             own = [name for name in columns if name in file.schema.names and name not in folders]
+            if twice := [name for name in own if file.schema.names.count(name) > 1]:
+                raise ModelError(f"{file.what}: two columns are called {twice[0]!r}; write the file with other names")
             if own:
                 lengths_and_batches = ((batch.num_rows, batch) for batch in file.batches(own, rows))
             else:

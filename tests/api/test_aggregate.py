@@ -309,6 +309,10 @@ def test_the_command_writes_several_aggregates(tmp_path):
         oocbe.aggregate(tmp_path / "none.csv", group_by=["day"], values="gain")
     refused = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "stored")])
     assert refused.exit_code == 2 and "for a stored table" in refused.output
+    printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", "--argmax", "gain:shop"])
+    assert printed.stdout == '"day","argmax_gain"\n2026-11-26,"a"\n2026-11-27,"a"\n', printed.output
+    refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "--json"])
+    assert refused.exit_code == 2 and "name its file by --output" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
@@ -590,16 +594,25 @@ def test_keys_of_a_first_source_without_rows_may_be_of_any_type_and_floats_name_
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_the_files_of_a_pattern_or_a_list_are_one_source(suffix, tmp_path):
+    folders, tmp_path = str(tmp_path / "*" / f"part-*.{suffix}"), tmp_path / "parts"
+    tmp_path.mkdir()
     for name, rows in (("1", {"k": ["a", "b"], "v": [1, 2]}), ("2", {"k": ["a"], "v": [5]})):
         frame = pd.DataFrame(rows)
         frame.to_csv(tmp_path / f"part-{name}.csv", index=False)
         frame.to_parquet(tmp_path / f"part-{name}.parquet")
     pattern = str(tmp_path / f"part-*.{suffix}")
-    for source in (pattern, [str(tmp_path / f"part-{name}.{suffix}") for name in "12"]):
+    for source in (pattern, folders, [str(tmp_path / f"part-{name}.{suffix}") for name in "12"]):
         found = oocbe.aggregate(source, group_by=["k"], aggregate={"total": ("sum", "v")})
         assert found.to_pylist() == [{"k": "a", "total": 6}, {"k": "b", "total": 2}]
     with pytest.raises(UsageError, match="there is no such file"):
         oocbe.aggregate(str(tmp_path / f"other-*.{suffix}"), group_by=["k"], aggregate="count")
+    with pytest.raises(UsageError, match=r"s3://b/part-\*.*: a pattern is of files on this machine"):
+        oocbe.aggregate(f"s3://b/part-*.{suffix}", group_by=["k"], aggregate="count")
+    if suffix == "csv":
+        with pytest.raises(UsageError, match=r"s3://b/one\.csv: a CSV file cannot be in an object store"):
+            oocbe.aggregate("s3://b/one.csv", group_by=["k"], aggregate="count")
+        with pytest.raises(ModelError, match=r"no column 'v' of values; .* as values=\['v', None\]"):
+            oocbe.aggregate(pattern, pa.table({"k": ["a"]}), group_by=["k"], values="v")
     (tmp_path / "part-3.csv").write_text("k,v\na,x\n")
     if suffix == "csv":
         with pytest.raises(ModelError, match=r"part-\*.csv: the files have different columns"):

@@ -117,6 +117,11 @@ def test_the_command(place, tmp_path, monkeypatch):
         done = CliRunner().invoke(app, ["convert", *map(str, given)])
         assert done.exit_code == 0, done.output
     assert oocbe.StoredTable.open(tmp_path / "back").to_table().to_dict() == rows().to_dict()
+    best = ["join", f"{place}/b.parquet", "--group-by", "", "--count", "-o", f"{place}/count.parquet"]
+    done = CliRunner().invoke(app, best)
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["join", f"{place}/count.parquet", "--group-by", "", "--max", "count"])
+    assert done.stdout == f'"count"\n{rows().rows}\n'
     done = CliRunner().invoke(app, ["inspect", f"{place}/stored", "--json"])
     assert (done.exit_code, f'"rows": {rows().rows}' in done.output) == (0, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "t"]

@@ -126,6 +126,10 @@ def test_what_renaming_and_nulls_cannot_be_is_refused(tmp_path):
     parquet.write_table(arrow.table({"day": [1, 1], "v": [1, 2]}), file)
     with pytest.raises(ModelError, match=r"a key occurs twice, at or after row 0 \(.*\); where that is meant"):
         oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v")
+    twice = arrow.table([arrow.array([2]), arrow.array([3]), arrow.array([4])], names=["day", "v", "day"])
+    parquet.write_table(twice, tmp_path / "g.parquet")
+    with pytest.raises(ModelError, match=r"g.parquet: two columns are called 'day'"):
+        oocbe.Table.from_parquet([file, tmp_path / "g.parquet"], "v")
 
 
 def test_an_index_without_a_name_is_no_variable(tmp_path):
