@@ -332,17 +332,17 @@ class ContractionPath:
         return "\n".join(lines)
 
 
-def path_of(
-    expression: EinsumExpression, optimize: str | Sequence[Positions] = "auto", rows: Sequence[int] | None = None
-) -> ContractionPath:
+def path_of(expression: EinsumExpression, optimize: Any = "auto", rows: Sequence[int] | None = None) -> ContractionPath:
     """The path that joins the fewest assignments, or a given one.
 
     optimize : ``auto``; or the steps, each the positions of one, two or more operands of the list of operands, as
-        NumPy, opt_einsum and cotengra give them.
+        NumPy, opt_einsum and cotengra give them; or an optimizer of one of the latter.
     rows : of incomplete operands; the joins are then estimated from rows, with values independent and equally frequent.
         None: the operands are complete.
     Raises UsageError: an unknown name, or steps that do not contract these operands.
     """
+    if callable(optimize):  # as opt_einsum calls it
+        optimize = optimize([*map(set, expression.operands)], set(expression.output), expression.sizes)
     if isinstance(optimize, Sequence) and not isinstance(optimize, str):
         given: Sequence[Any] = optimize
         return _path(expression, [step for step in given if not isinstance(step, str)])  # the first one of NumPy's

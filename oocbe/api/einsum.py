@@ -54,7 +54,7 @@ def einsum(
     expression: str,
     *operands: Any,
     semiring: str | Semiring = "sum-product",
-    optimize: str | Sequence[Positions] = "auto",
+    optimize: str | Sequence[Positions] | Callable[..., Sequence[Positions]] = "auto",
     memory: int | str | None = None,
     backend: str | None = None,
     output: str | Path | None = None,
@@ -136,19 +136,26 @@ def _warn_of_path(given: ContractionPath, own: ContractionPath, memory: int) -> 
         )
 
 
-def einsum_path(expression: str, *operands: Any, optimize: str | Sequence[Positions] = "auto") -> ContractionPath:
+def einsum_path(
+    expression: str,
+    *operands: Any,
+    semiring: str | Semiring = "sum-product",
+    optimize: str | Sequence[Positions] | Callable[..., Sequence[Positions]] = "auto",
+) -> ContractionPath:
     """The steps of :func:`einsum`; print it to read them.
 
     Parameters
     ----------
-    operands : arrays, tables, or shapes (tuples of integers).
+    operands : arrays, tables, or shapes (tuples of integers). semiring : does not change the steps.
     optimize : ``auto``: the cheaper of a greedy path and one along an elimination order; or a list of steps, each the
-        positions of its operands, such as the paths of NumPy, opt_einsum and cotengra.
+        positions of its operands, such as the paths of NumPy, opt_einsum and cotengra; or an optimizer of the latter
+        two, such as ``cotengra.HyperOptimizer()``.
 
     Raises
     ------
     UsageError : an expression or steps that do not fit the operands.
     """
+    _semiring(semiring)
     shapes = [operand if isinstance(operand, tuple) else _shape(_as_operand(operand)) for operand in operands]
     return path_of(EinsumExpression.parse(expression, shapes), optimize)
 

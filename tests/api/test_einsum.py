@@ -154,8 +154,15 @@ def test_names_integers_paths_and_scalars():
     np.testing.assert_array_equal(found, (gain[:, :, None] + use[None]).max(axis=1).T)
     arrays = [random.random((3, 3)) for _ in range(4)]
     expected = np.einsum("ij,jk,kl,li", *arrays)
-    for optimize in ("auto", np.einsum_path("ij,jk,kl,li", *arrays)[0], [(0, 1, 2, 3)]):
+
+    def optimizer(inputs, output, sizes, memory_limit=None):  # as those of opt_einsum and cotengra are called
+        assert (inputs[1], output, sizes["k"]) == ({"j", "k"}, set(), arrays[1].shape[1])
+        return [(1, 2), (0, 2), (0, 1)]
+
+    for optimize in ("auto", np.einsum_path("ij,jk,kl,li", *arrays)[0], [(0, 1, 2, 3)], optimizer):
         assert oocbe.einsum("ij,jk,kl,li", *arrays, optimize=optimize) == pytest.approx(expected, rel=1e-12)
+    path = oocbe.einsum_path("ij,jk,kl,li", *arrays, semiring="max-plus", optimize=optimizer)
+    assert [step.positions for step in path.steps] == [(1, 2), (0, 2), (0, 1)]
     assert oocbe.einsum("ij,jk,kl,li", *arrays).shape == ()
 
 
