@@ -32,8 +32,11 @@ from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.framed import Framed
-from oocbe.runtime.pictures.html import first_words
+from oocbe.runtime.pictures.html import first_words, grid, paragraph
 from oocbe.runtime.pictures.shown import Shown
+
+SHOWN_ROWS = 60
+"""Rows of numbers in a notebook."""
 
 
 def labels_of(variable: Variable) -> list[str]:
@@ -97,6 +100,18 @@ class Factor(Framed):
         axes = np.indices(self.values.shape).reshape(len(self.variables), self.values.size)
         yield from ((v.name, (own, labels_of(v))) for v, own in zip(self.variables, axes, strict=True))
         yield self.what, self.values.ravel()
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, with a column for each value of the last variable."""
+        *others, last = self.variables
+        rows = self.values.reshape(-1, last.size)
+        at = zip(*np.unravel_index(np.arange(min(len(rows), SHOWN_ROWS)), self.values.shape[:-1] or (1,)), strict=True)
+        cells = [
+            [*(v.label(int(i)) for v, i in zip(others, own, strict=False)), *row.tolist()]
+            for own, row in zip(at, rows, strict=False)
+        ]
+        more = paragraph(f"{len(rows) - len(cells):,} rows more: to_pandas()") if len(rows) > len(cells) else ""
+        return grid([*(v.name for v in others), *(f"{last.name}={label}" for label in labels_of(last))], cells) + more
 
     def __repr__(self) -> str:
         return f"<{self.what} of {', '.join(v.name for v in self.variables)}: {self.values.size:,} numbers>"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.order import CRITERIA
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.errors import UnsupportedError
+from oocbe.formats.bif import conditionals
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
 from oocbe.junction_trees.sweeping import blank, collect
 from oocbe.model.parts import Constraint, Function
@@ -28,6 +30,9 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.value_removal import remove_values
 from oocbe.runtime.deadline import current, looked
 from oocbe.runtime.framed import Framed
+
+if TYPE_CHECKING:
+    from oocbe.runtime.pictures.plots import Picture
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Explanation(Framed):
     values: Mapping[str, str]
     indices: tuple[int, ...]
     logarithm: float
+    problem: Problem | None = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> str:
         """The label of a variable; KeyError for an unknown name."""
@@ -53,6 +59,30 @@ class Explanation(Framed):
     def _columns(self) -> Iterable[tuple[str, Any]]:
         yield "logarithm", [self.logarithm]
         yield from ((name, [label]) for name, label in self.values.items())
+
+    def plot(self) -> Picture:
+        """The belief network with these values in its nodes; errors as for :meth:`oocbe.JunctionTree.plot`."""
+        assert self.problem is not None
+        return network_picture(self.problem, self.values, lambda name: {self.values[name]: 1.0}, ())
+
+
+def network_picture(
+    problem: Problem,
+    names: Collection[str],
+    shares: Callable[[str], Mapping[str, float]],
+    observed: Collection[str],
+) -> Picture:
+    """Some variables of a belief network with the shares of their values, by label, and the arrows between them.
+
+    Raises UnsupportedError: no belief network, or more than 60 variables.
+    """
+    from oocbe.runtime.pictures.plots import MOST_NAMES, belief_network
+
+    if len(names) > MOST_NAMES:
+        raise UnsupportedError(f"{problem.name}: {len(names)} variables, {MOST_NAMES} are drawn")
+    scopes = [[problem.variables[v].name for v in scope] for scope, _ in conditionals(problem)]
+    arcs = [(parent, scope[-1]) for scope in scopes for parent in scope[:-1] if {parent, scope[-1]} <= {*names}]
+    return belief_network(problem.name, {name: shares(name) for name in names}, arcs, observed)
 
 
 def best_assignment(

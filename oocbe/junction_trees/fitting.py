@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
+from oocbe.formats import read
 from oocbe.formats.bif import conditionals
 from oocbe.formats.networks import problem_of
 from oocbe.junction_trees.case_sweeps import expected_counts, functions_of
@@ -23,7 +25,7 @@ from oocbe.model.semiring import SUM_PRODUCT
 
 
 def fit_tables(
-    network: Problem,
+    network: Problem | str | Path,
     cases: Any,
     *,
     rounds: int = 100,
@@ -39,8 +41,8 @@ def fit_tables(
 
     Parameters
     ----------
-    network : of max-product or sum-product, or of pyAgrum or pgmpy; its functions are conditional probabilities, one
-        of each variable.
+    network : of max-product or sum-product, its path, or of pyAgrum or pgmpy; its functions are conditional
+        probabilities, one of each variable.
     cases : as for :meth:`oocbe.JunctionTree.batch`: for example a data frame, where NaN and null are unobserved.
     rounds : most rounds. tolerance : a round that changes the log-likelihood by no more than this part is the last.
     prior : at least 0, added to each expected count. With 0, what is impossible stays so, and parents' values
@@ -60,7 +62,7 @@ def fit_tables(
     for name, number in (("rounds", rounds), ("tolerance", tolerance), ("prior", prior)):
         if not 0 <= number < np.inf:
             raise UsageError(f"{name}: {number!r} is not a finite number from 0")
-    network = problem_of(network)
+    network = read(network) if isinstance(network, str | Path) else problem_of(network)
     scopes, tables = zip(*conditionals(network), strict=True)
     known, course, tree = cases_of(network, cases, likelihood), list[float](), None
 

@@ -32,7 +32,7 @@ from oocbe.junction_trees.case_sweeps import expected_counts, usable_backend
 from oocbe.junction_trees.compiled import CompiledTree, assembled, find_order, tree_of
 from oocbe.junction_trees.evidence import UNOBSERVED, Case, Likelihoods, cases_of, distinct_variables
 from oocbe.junction_trees.evidence import likelihood as checked_likelihood
-from oocbe.junction_trees.explanations import Explanation, marginal_map
+from oocbe.junction_trees.explanations import Explanation, marginal_map, network_picture
 from oocbe.junction_trees.query_elimination.answer import large_cost
 from oocbe.junction_trees.query_engine import QueryEngine
 from oocbe.junction_trees.stored.folder import (
@@ -58,6 +58,8 @@ from oocbe.model.settings.machine import default_memory_limit, give_back_large_b
 from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.pictures.html import first_pairs
+from oocbe.runtime.pictures.shown import Shown
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
@@ -230,7 +232,7 @@ SPACES = ("auto", "log")
 """Representation of numbers: ``auto`` uses probabilities unless they lose precision, ``log`` always logarithms."""
 
 
-class JunctionTree:
+class JunctionTree(Shown):
     """A problem compiled to a tree of cliques, for many queries about its probabilities.
 
     A large tree is made only when needed: queries about one or a few cases are often answered without it.
@@ -600,15 +602,23 @@ class JunctionTree:
 
     def plot(self) -> Picture:
         """The belief network with posteriors in its nodes; UnsupportedError: none, or one of more than 60 variables."""
-        from oocbe.runtime.pictures.plots import MOST_NAMES, belief_network
+        variables = {v.name: v for v in self.problem.variables}
 
-        variables = self.problem.variables
-        if len(variables) > MOST_NAMES:
-            raise UnsupportedError(f"{self.problem.name}: {len(variables)} variables, {MOST_NAMES} are drawn")
-        scopes = [[variables[v].name for v in scope] for scope, _ in conditionals(self.problem)]
-        arcs = [(parent, scope[-1]) for scope in scopes for parent in scope[:-1]]
-        shares = {v.name: dict(zip(labels_of(v), self.marginal(v.name).tolist(), strict=True)) for v in variables}
-        return belief_network(self.problem.name, shares, arcs, self.evidence)
+        def shares(name: str) -> dict[str, float]:
+            return dict(zip(labels_of(variables[name]), self.marginal(name).tolist(), strict=True))
+
+        return network_picture(self.problem, variables, shares, self.evidence)
+
+    def table(self, name: str) -> Factor:
+        """Conditional probabilities of a variable of a belief network: an axis for each parent, its own is the last.
+
+        Raises
+        ------
+        UsageError : an unknown name. UnsupportedError : no belief network.
+        """
+        child = variable_index(self.problem, name)
+        scope, values = next(own for own in conditionals(self.problem) if own[0][-1] == child)
+        return Factor(tuple(self.problem.variables[v] for v in scope), values)
 
     def sample(self, n: int, seed: int = 0) -> Assignments:
         """Draw independent assignments of all variables exactly from the posterior.
@@ -647,7 +657,16 @@ class JunctionTree:
     def _explanation(self, values: Mapping[int, int], logarithm: float) -> Explanation:
         variables = self.problem.variables
         labels = {variables[v].name: variables[v].label(values[v]) for v in sorted(values)}
-        return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm)
+        return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm, self.problem)
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        what, evidence = repr(self)[1:-1].split(": ", 1)[1], self.evidence
+        return f"Junction tree of {self.problem.name}", [
+            ("variables", len(self.problem.variables)),
+            ("tree", what),
+            ("evidence", first_pairs(evidence)),
+            ("log_evidence", self.log_evidence if evidence else None),
+        ]
 
     def __repr__(self) -> str:
         if self._case.made is None:

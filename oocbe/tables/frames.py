@@ -48,9 +48,10 @@ def of_polars(frame: Any) -> Any:
 
 
 def arrow_of(given: Any) -> Any:
-    """A pyarrow.Table of a data frame of pandas or Polars, or of an object with Arrow's interface; None for others.
-    Errors as of :func:`of_pandas`, :func:`of_polars`.
+    """A pyarrow.Table of a data frame of pandas or Polars, also lazy, or of an object with Arrow's interface; None for
+    others. Errors as of :func:`of_pandas`, :func:`of_polars`.
     """
     if hasattr(given, "set_axis"):
         return of_pandas(given)
+    given = given.collect() if hasattr(type(given), "collect_schema") and hasattr(given, "collect") else given
     return arrow_table(given) if any(hasattr(given, f"__arrow_c_{name}__") for name in ("stream", "array")) else None

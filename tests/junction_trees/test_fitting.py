@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,12 @@ from oocbe.junction_trees import fitting
 
 RANDOM = np.random.default_rng(0)
 NAMES = ("cloudy", "rain", "grass")
+WEATHER = Path(__file__).parents[2] / "examples" / "weather.bif"
+
+
+def test_a_network_by_its_path():
+    fitted, course = oocbe.fit_tables(WEATHER, [{"ferry": "late"}], rounds=1)
+    assert fitted.name == "weather" and course[1] > course[0]
 
 
 def network(is_possible: bool = True) -> oocbe.Problem:

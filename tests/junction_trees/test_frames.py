@@ -42,6 +42,7 @@ def frames():
     yield "polars", polars.DataFrame(text)
     yield "polars of categories", polars.DataFrame(text, schema=dict.fromkeys(text, polars.Categorical))
     yield "polars in chunks", polars.concat([polars.DataFrame(text)[:2], polars.DataFrame(text)[2:]], rechunk=False)
+    yield "a lazy frame", polars.LazyFrame(text)
     yield "arrow", arrow.table(text)
     yield "records", pandas.DataFrame(text).to_dict("records")
     yield "records of None", ROWS
