@@ -117,7 +117,7 @@ def test_results_with_such_counts_are_shown(few_digits: int) -> None:
     for result in (count(problem), count_optimal(problem), solve(counts)):
         number = digits(64 ** (400 - (result.semiring == "min-sum" and result.optimum is not None)))
         assert digits(result.value) == number and len(number) > few_digits
-        assert f"value={number}, " in repr(result) and str(result) == repr(result)
+        assert repr(result).endswith(f": {result.status} {number}>") and str(result) == repr(result)
         html = result._repr_html_()
         assert f"{number[0]}.{number[1:5]}" in html or f"10^{len(number) - 1}." in html
 

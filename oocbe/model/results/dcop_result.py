@@ -81,7 +81,7 @@ class DcopMetrics:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DcopResult(Answer):
     """Outcome of DPOP or ADPOP.
 
@@ -101,13 +101,13 @@ class DcopResult(Answer):
     problem: str
     semiring: str
     sense: str
-    variables: tuple[Variable, ...] = field(repr=False)
+    variables: tuple[Variable, ...]
     algorithm: str
     z: int | None
     status: str
     value: int | float | None
     bound: int | float | None
-    assignment: tuple[int, ...] | None = field(repr=False)
+    assignment: tuple[int, ...] | None
     metrics: DcopMetrics
     dtype: str
     backend: str

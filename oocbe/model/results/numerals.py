@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from oocbe.model.parts import Variable
 
 Number = TypeVar("Number", int, float, int | float)
-Made = TypeVar("Made")
 
 
 def finite(value: Number | None) -> Number | None:
@@ -75,10 +74,13 @@ class Answer:
 
     Attributes
     ----------
-    status : of the result. variables : of the problem. assignment : value index of each variable, or None.
+    problem : its name. status, value : of the result. variables : of the problem. assignment : value index of each
+    variable, or None.
     """
 
+    problem: str
     status: str
+    value: Any
     variables: tuple[Variable, ...]
     assignment: tuple[int, ...] | None
 
@@ -96,6 +98,10 @@ class Answer:
         """The label of a variable in the assignment; KeyError: an unknown name, or no assignment."""
         return (self.labels or {})[name]
 
+    def __repr__(self) -> str:
+        of = "" if self.value is None else f" {digits(self.value)}"
+        return f"<{type(self).__name__} of {self.problem}: {self.status}{of}>"
+
 
 @contextmanager
 def all_digits() -> Iterator[None]:
@@ -106,18 +112,6 @@ def all_digits() -> Iterator[None]:
         yield
     finally:
         sys.set_int_max_str_digits(limit)
-
-
-def whole_repr(made: type[Made]) -> type[Made]:
-    """Class decorator, above ``@dataclass``: ``repr`` shows all digits of integers of any size."""
-    limited: Callable[[object], str] = made.__repr__
-
-    def unlimited(self: object) -> str:
-        with all_digits():
-            return limited(self)
-
-    made.__repr__ = unlimited  # type: ignore[method-assign]
-    return made
 
 
 def logarithm_of(number: int | float | Fraction, logarithm: Callable[[float], float] = math.log) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
-from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, mebibytes, whole_repr
+from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, mebibytes
 from oocbe.model.results.progress_curve import (
     BucketDone,
     Consumption,
@@ -30,8 +30,7 @@ UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
 """Statuses without a proof: bound and value may differ."""
 
 
-@whole_repr
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result(Answer, Shown):
     """Outcome of a solve.
 
@@ -77,12 +76,12 @@ class Result(Answer, Shown):
     status: Status
     value: int | float | None
     assignment: tuple[int, ...] | None
-    variables: tuple[Variable, ...] = field(repr=False)
+    variables: tuple[Variable, ...]
     problem: str
     semiring: str
     sense: str
     width: int
-    order: tuple[int, ...] = field(repr=False)
+    order: tuple[int, ...]
     largest_message_rows: int
     total_rows: int
     seconds: Mapping[str, float]
@@ -94,15 +93,15 @@ class Result(Answer, Shown):
     bound: int | float | None = None
     notes: tuple[str, ...] = ()
     bounds: str = ""
-    anytime: tuple[KnownAt, ...] = field(default=(), repr=False)
-    buckets: tuple[BucketDone, ...] = field(default=(), repr=False)
+    anytime: tuple[KnownAt, ...] = ()
+    buckets: tuple[BucketDone, ...] = ()
     orders_tried: int = 0
     linear: tuple[Consumption, ...] = ()
     propagation: Removed | None = None
     presolve: tuple[PresolveStep, ...] = ()
-    solvers: tuple[SolverShare, ...] = field(default=(), repr=False)
+    solvers: tuple[SolverShare, ...] = ()
     read_by_workers: RowsRead | None = None
-    schedule: Schedule | None = field(default=None, repr=False)
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         if self.status == "optimal" and self.bound is None:  # a proven optimum is its own bound

@@ -20,7 +20,6 @@ from oocbe.model.results.numerals import (
     labels_of,
     logarithm_of,
     mebibytes,
-    whole_repr,
 )
 from oocbe.model.results.progress_curve import PresolveStep, RowsRead
 from oocbe.runtime.framed import Framed
@@ -39,8 +38,7 @@ SHOWN_LINES = 10
 """Variables or assignments shown in a notebook; ``plot`` shows more, and the attributes have all."""
 
 
-@whole_repr
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TaskResult(Answer, Framed, Shown):
     """Outcome of a task. ``result["rain"]`` has a variable's marginal by label, or its label in the best assignment.
 
@@ -73,19 +71,19 @@ class TaskResult(Answer, Framed, Shown):
     value: int | float | Fraction | None
     problem: str
     semiring: str
-    variables: tuple[Variable, ...] = field(repr=False)
+    variables: tuple[Variable, ...]
     width: int
     largest_message_rows: int
     total_rows: int
-    order: tuple[int, ...] = field(repr=False)
+    order: tuple[int, ...]
     dtype: str
     backend: str
     seconds: Mapping[str, float]
     peak_memory_bytes: int
     passes: int = 1
     optimum: int | float | None = None
-    assignments: tuple[tuple[int | float, tuple[int, ...]], ...] = field(default=(), repr=False)
-    marginals: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    assignments: tuple[tuple[int | float, tuple[int, ...]], ...] = ()
+    marginals: tuple[NDArray[Any], ...] = ()
     temperature: float | None = None
     notes: tuple[str, ...] = ()
     bound: float | None = None
@@ -149,6 +147,11 @@ class TaskResult(Answer, Framed, Shown):
         return self.marginals_by_name[name] if self.marginals else super().__getitem__(name)
 
     def _columns(self) -> Iterator[tuple[str, Any]]:
+        if self.counts or self.task == "logz":
+            is_small = isinstance(self.value, float | int) and abs(self.value) < 2.0**63
+            value = self.value if is_small or self.value is None else digits(self.value)
+            yield from (("status", [self.status]), ("value", [value]))
+            return
         if not self.marginals:  # of assignments, a row each
             yield "value", [value for value, _ in self.labelled]
             yield from ((v.name, [labels[v.name] for _, labels in self.labelled]) for v in self.variables)

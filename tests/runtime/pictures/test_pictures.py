@@ -60,6 +60,9 @@ def test_a_network_is_drawn_from_parents_to_children_with_posteriors():
     assert arrow.xyann[1] > arrow.xy[1]  # downwards
     boxes = [box for box in axes.patches if box.get_width() == 2.4]
     assert [box.get_edgecolor() != boxes[0].get_edgecolor() for box in boxes] == [False, True]
+    (drawn,) = tree.mpe().plot().axes
+    assert len([box for box in drawn.patches if box.get_width() == 2.4]) == 2
+    assert {"rain", "grass"} < {text.get_text() for text in drawn.texts}
 
 
 @pytest.mark.parametrize(("network", "message"), [(GRID, "holds probabilities"), (None, "61 variables")])
@@ -165,6 +168,18 @@ def test_schedules_and_batches_are_shown_in_a_few_words(solved):
     batch = oocbe.JunctionTree(RAIN).batch([{"grass": "wet"}, {"rain": "yes", "grass": "dry"}])
     assert repr(batch) == "<BatchResult of 2 cases, 1 of them impossible>"
     assert texts(batch._repr_html_())["marginals of"] == "rain, grass"
+    assert repr(solved) == "<Result of daily: optimal 2112>"
+    assert repr(oocbe.count(RAIN)).startswith("<TaskResult of ")
+
+
+def test_a_tree_and_tables_of_probabilities_are_shown():
+    tree = oocbe.JunctionTree(RAIN)
+    assert texts(tree._repr_html_())["tree"].startswith("made") or "cliques" in texts(tree._repr_html_())["tree"]
+    shown = ElementTree.fromstring(tree.table("grass")._repr_html_())
+    rows = [[cell.text for cell in row] for row in shown.iter("tr")]
+    assert rows == [["rain", "grass=wet", "grass=dry"], ["yes", "1", "0"], ["<no>", "0.5", "0.5"]]
+    with pytest.raises(oocbe.UsageError, match="no variable 'gras'; did you mean 'grass'"):
+        tree.table("gras")
 
 
 def test_a_grid_leaves_empty_columns_out_and_aligns_numbers():
