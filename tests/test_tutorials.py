@@ -11,8 +11,9 @@ TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
 def shown(cell):
-    """Text, and kinds of pictures, of what a cell shows."""
-    data = [output.get("data", {"text/plain": output.get("text", output.get("evalue"))}) for output in cell["outputs"]]
+    """Text, and kinds of pictures, of what a cell shows, without the note that loops are compiled."""
+    outputs = [output for output in cell["outputs"] if output.get("name") != "stderr"]
+    data = [output.get("data", {"text/plain": output.get("text", output.get("evalue"))}) for output in outputs]
     return [(own.get("text/plain"), sorted(kind for kind in own if kind != "text/plain")) for own in data]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -20,6 +21,7 @@ class Compilation:
         self._begin = 0.0
         self._mapped = 0
         self._seconds = 0.0
+        self._is_said = False
         self.loops = 0
 
     def begin(self, loops: int = 1) -> None:
@@ -31,6 +33,9 @@ class Compilation:
                 self._mapped = mapped_data() if data_limit.is_set else 0
             self._depth += 1
             self.loops += loops
+            is_said, self._is_said = self._is_said, True
+        if not is_said and hasattr(sys, "ps1"):  # a notebook, or another prompt; commands have their own progress
+            print(f"oocbe: {SENTENCE}; `oocbe warm-up` does so in advance", file=sys.stderr)
 
     def end(self) -> None:
         """Record the end, or failure, of a compilation."""

@@ -1,5 +1,6 @@
 """Time limits: what they cover, and that nothing is left of them."""
 
+import sys
 import threading
 import time
 from functools import partial
@@ -54,6 +55,17 @@ def test_limits_longer_than_a_timer_can_wait(seconds):
     assert len(timers()) == before
     if seconds < 1e300:
         assert oocbe.solve(cycle(), time_limit=seconds, **FAST).value == oocbe.solve(cycle(), **FAST).value
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_prompt_or_a_notebook_says_that_it_compiles(is_asked, monkeypatch, capsys):
+    """Once for each process; a first call took a minute without a word."""
+    (monkeypatch.setattr if is_asked else monkeypatch.delattr)(sys, "ps1", *["> "][:is_asked], raising=False)
+    compilation = Compilation()
+    for _ in range(2):
+        compilation.begin()
+        compilation.end()
+    assert capsys.readouterr().err.count("compiling, once for this machine") == is_asked
 
 
 def test_a_limit_that_has_come():
