@@ -55,6 +55,14 @@ def dcop(
     distribution: Annotated[
         str | None, typer.Option("--distribution", "-d", help="oneagent: a variable each, whatever the hints in FILE.")
     ] = None,
+    unused: Annotated[
+        list[str] | None,
+        typer.Option(
+            *("--algo_params", "-p", "--collect_on", "-c", "--period", "--run_metrics", "--end_metrics"),
+            *("--delay", "--uiport", "-u"),
+            help="pyDcop's, about its runtime: ignored, with a warning.",
+        ),
+    ] = None,
     mode: Annotated[
         str, typer.Option("--mode", "-m", help="thread, or process: a process for each processor.")
     ] = "thread",
@@ -79,6 +87,8 @@ def dcop(
             raise UsageError(
                 f"--{flag} {value}: of pyDcop's, oocbe has {known}; hints in FILE distribute variables, too"
             )
+    if unused:
+        warn(f"ignored: {', '.join(unused)}; DPOP has no parameters, and options of pyDcop's runtime have no use here")
     if mode not in ("thread", "process"):
         raise UsageError(f"--mode {mode}: agents are in thread or process")
     if mode == "process" and options.workers is None:
