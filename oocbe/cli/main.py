@@ -27,6 +27,7 @@ import typer
 from oocbe import __version__
 from oocbe.cli import COMPLETION_VARIABLE, failures
 from oocbe.cli.failures import EXITS_BY_SIGNAL
+from oocbe.errors import EXIT_USAGE, UsageError
 from oocbe.runtime.interruption import END_SIGNALS
 
 YOUNG_CONTAINERS = 50_000
@@ -139,9 +140,13 @@ def main(begin: float | None = None) -> None:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
+    called = sys.argv[1] if len(sys.argv) > 1 else None
+    if called in ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals"):
+        failures.report(UsageError(f"{called} is a task: oocbe solve FILE --task {called}"), debug=False)
+        raise SystemExit(EXIT_USAGE)
     try:
         try:
-            program(sys.argv[1] if len(sys.argv) > 1 else None)()
+            program(called)()
         except OSError as error:  # of output outside of commands, such as help
             failures.report(error, debug=False)
             raise SystemExit(failures.exit_code_of(error)) from None

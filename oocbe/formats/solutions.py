@@ -29,11 +29,13 @@ Labels are read as wherever values are given (:func:`oocbe.model.names.value_ind
 Toulbar2's solution files are read as well: one line with the value index of each variable in the problem's order (its
 option ``-w``), value labels in their place (``-w=2``; where all could be indices, they are), or ``name=label`` pairs
 (``-w=3``). They are written where a file's name ends in ``.toulbar2.sol``; toulbar2 takes such a file beside the
-problem's.
+problem's. Files ``.csv`` have a line ``variable,value``, then a line for each variable.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import sys
@@ -240,6 +242,9 @@ TOULBAR2 = ".toulbar2.sol"
 HEADER = "# oocbe solution, version 1"
 """First line of a solution file."""
 
+CSV_HEADER = ["variable", "value"]
+"""First line of a solution file in CSV."""
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -335,6 +340,10 @@ def write_assignment(
     if Path(path).name.endswith(TOULBAR2) and assignment is not None:
         Path(path).write_text(" ".join(map(str, assignment)) + "\n", encoding="utf-8")
         return
+    if Path(path).suffix.lower() == ".csv":
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([CSV_HEADER, *labels.items()])
+        return
     claimed = finite(value)
     lines = [
         HEADER,
@@ -357,6 +366,11 @@ def read_solution(path: str | Path) -> Solution:
         raise UsageError(f"{path}: cannot be read: {why}; name what `oocbe solve --solution` has written") from None
     if text.lstrip().startswith("{"):
         return _read_json(path, text)
+    if Path(path).suffix.lower() == ".csv":
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+        if rows[:1] != [CSV_HEADER] or any(len(row) != 2 for row in rows) or len(dict(rows)) < len(rows):
+            raise FormatError(path, None, f"expected a line {','.join(CSV_HEADER)}, then a line for each variable")
+        return Solution(str(path), dict(rows[1:]), {})
     return _read_text(path, text)
 
 

@@ -34,6 +34,13 @@ def test_h_is_help(command):
     assert "Usage" in short.stdout
 
 
+def test_a_task_for_a_command_is_told_how():
+    """``count`` got "did you mean convert"."""
+    command = [sys.executable, "-m", "oocbe", "count", "options.cnf"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "oocbe: count is a task: oocbe solve FILE --task count\n")
+
+
 def test_help_shows_the_defaults_and_variables_of_all_options():
     shown = " ".join(CliRunner().invoke(app, ["solve", "--help"]).stdout.split()).replace("- ", "-")
     for name in SolveOptions.names():

@@ -53,6 +53,14 @@ def test_a_solution_for_toulbar2_is_read_back(tmp_path: Path):
     write_solution(result, tmp_path / "s.toulbar2.sol")
     assert (tmp_path / "s.toulbar2.sol").read_text() == "1 2 1\n"
     assert oocbe.verify(PROBLEM, tmp_path / "s.toulbar2.sol").accepted
+    write_solution(result, tmp_path / "s.csv")  # a spreadsheet's name had lines that no spreadsheet splits
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert lines == ["variable,value", *(f"{name},{label}" for name, label in result.labels.items())]
+    assert oocbe.verify(PROBLEM, tmp_path / "s.csv").value == result.value
+    for text in ("", "photograph,camera\n1,13\n", "variable,value\na,1\na,2\n", "variable,value\na\n"):
+        (tmp_path / "s.csv").write_text(text)
+        with pytest.raises(oocbe.FormatError, match=r"s\.csv: expected a line variable,value"):
+            oocbe.verify(PROBLEM, tmp_path / "s.csv")
 
 
 def test_toulbar2_solves_from_what_is_written_and_its_own_is_verified(tmp_path: Path):
