@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import random
 import re
@@ -420,3 +421,21 @@ def test_the_example_of_the_page_prints_what_is_shown(capsys):
     code, shown = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
     exec(code, {})
     assert capsys.readouterr().out == shown
+
+
+def test_the_file_for_cpmpy_makes_the_solver(monkeypatch):
+    """What a pull request would add: it knows oocbe without importing it, as oocbe imports CPMpy."""
+    path = Path(__file__).parents[2] / "packaging" / "cpmpy" / "oocbe.py"
+    spec = importlib.util.spec_from_file_location("cpmpy.solvers.oocbe", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    known = [("oocbe", module.CPM_oocbe)]
+    monkeypatch.setattr(cp.SolverLookup, "base_solvers", classmethod(lambda cls: known))
+    x = cp.intvar(1, 3, name="x")
+    model = cp.Model(x > 1, minimize=x)
+    assert model.solve(solver="oocbe") and model.objective_value() == 2
+    assert isinstance(cp.SolverLookup.get("oocbe", model), CPM_oocbe)
+    monkeypatch.setattr(module.CPM_oocbe, "version", classmethod(lambda cls: None))
+    assert "oocbe" not in cp.SolverLookup.supported()
+    with pytest.raises(ModuleNotFoundError, match="Install the python package 'oocbe'"):
+        module.CPM_oocbe(model)
