@@ -148,8 +148,8 @@ def aggregate(
         if on is None:
             of_any = set().union(*valued) if asked else set()
             on = [name for name in _shared(_keys(there, valued)) if name not in of_any]
-        _warn_of_parts(sources, there, on)
         kept = {p: _needed(_keys(there, valued, p.other), read, [*group_by, *p.other], on) for p in names}
+        _warn_of_parts(sources, there, on)
         every = [_every([own[number] for own in kept.values()]) for number in range(len(read))]
         wanted = [[*own, *(n for n in has if n in of)] for own, of, has in zip(every, valued, there, strict=True)]
         most = int(limit * SOURCE_SHARE)

@@ -656,6 +656,10 @@ def test_sources_without_a_common_column_are_joined_with_a_warning(caplog):
     found = oocbe.aggregate(one, two, group_by=["shop"], aggregate={"rows": "count", "best": ("max", "gain")})
     assert found.to_pylist() == [{"shop": "a", "rows": 2, "best": 3}]
     assert [message for message in caplog.messages if "source 1, of columns Day, gain, has none in common" in message]
+    caplog.clear()
+    with pytest.raises(ModelError, match="on: column 'dya' is in no source"):  # without a warning before
+        oocbe.aggregate(one, two, group_by=["shop"], on=["dya"], aggregate={"best": ("max", "gain")})
+    assert not caplog.messages
 
 
 def test_times_of_different_zones_and_of_a_repeated_hour_are_refused():

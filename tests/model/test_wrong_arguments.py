@@ -106,6 +106,7 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.propagate(problem(), time_limit=np.nan), "time_limit: nan is not a number of seconds"),
         (lambda: oocbe.propagate(problem(), backend="gpu"), "backend: 'gpu' is not one of auto, cpu, cuda"),
         (lambda: oocbe.read(3), "3 is no path: give text, or a pathlib.Path"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve(problem(), task="count"), "'task'; tasks are functions, such as oocbe.count"),  # type: ignore[call-arg]
         (lambda: oocbe.solve(problem(), opb=3), "3 is no path"),  # type: ignore[arg-type]
         (lambda: oocbe.solve(problem(), workdir="a\0b"), r"'a\\x00b' is no path"),
         (lambda: oocbe.write("x.wcsp", problem()), "<Problem .* is no path"),  # type: ignore[arg-type]

@@ -250,7 +250,8 @@ class SolveOptions:
         values: dict[str, Any] = dict(settings)
         for name in values:
             if name not in self.names():
-                raise UsageError(f"unknown option {name!r}{suggest(name, self.names())}")
+                how = "; tasks are functions, such as oocbe.count" if name == "task" else suggest(name, self.names())
+                raise UsageError(f"unknown option {name!r}{how}")
         return replace(self, **values)
 
     def to_json(self) -> dict[str, object]:
