@@ -449,7 +449,7 @@ def _greedy_steps(expression: EinsumExpression, rows: Sequence[int], by_joins: b
         for name in left[one] | left[two]:
             uses[name] += (name in made) - (name in left[one]) - (name in left[two])
         del left[one], left[two]
-        growth = {key: value for key, value in growth.items() if not {one, two} & set(key)}
+        growth = {key: value for key, value in growth.items() if one not in key and two not in key}
         new = next(numbers)
         left[new], lengths[new] = made, length
         for other, names in left.items():
