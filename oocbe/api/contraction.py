@@ -179,11 +179,11 @@ def _log_product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any] | None
     of an exponential is not computed for each pair. None: a sum is so far below its scales that terms underflow."""
     scales: Any = left.max(axis=-1, keepdims=True), right.max(axis=-2, keepdims=True)
     row, column = (np.where(np.isfinite(scale), scale, 0).astype(left.dtype) for scale in scales)
-    sums = np.exp(left - row) @ np.exp(right - column)
-    small = sums < np.finfo(sums.dtype).tiny ** LOG_PRECISION
-    if small.any() and ((np.isfinite(left) * 1.0) @ (np.isfinite(right) * 1.0))[small].any():
-        return None
-    with np.errstate(divide="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):
+        sums = np.exp(left - row) @ np.exp(right - column)
+        small = sums < np.finfo(sums.dtype).tiny ** LOG_PRECISION
+        if small.any() and ((np.isfinite(left) * 1.0) @ (np.isfinite(right) * 1.0))[small].any():
+            return None
         found: NDArray[Any] = np.log(sums) + row + column
     return found
 

@@ -171,10 +171,9 @@ def _semiring(name: str | Semiring) -> Semiring:
 
 
 def _as_operand(operand: Any) -> Any:
-    """A table, a sparse array, a DataArray, or a NumPy array."""
-    if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand) or _is_labelled(operand):
-        return operand
-    if is_cupy(operand):
+    """A table, a sparse array, a DataArray, or an array of NumPy or CuPy."""
+    is_table = isinstance(operand, Table | StoredTable | AnyComplete)
+    if is_table or _is_sparse(operand) or _is_labelled(operand) or is_cupy(operand):
         return operand
     return as_array("einsum: an operand", operand)
 
