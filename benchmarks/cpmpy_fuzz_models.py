@@ -117,7 +117,7 @@ def main() -> int:
     counted, different, stop = Counter[str](), 0, time.monotonic() + 60 * options.minutes
     for number, path in enumerate(paths):
         if time.monotonic() > stop:
-            print(f"{number} of {len(paths)} models: the time is over")
+            paths = paths[:number]
             break
         if (found := disagreement(read_model(path), options.limit, counted)) is not None:
             different += 1
