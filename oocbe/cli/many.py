@@ -27,25 +27,6 @@ COLUMNS = ("file", "status", "value", "bound", "seconds", "exit code", "error")
 """Columns of the table of ``--csv``."""
 
 
-def problem_files(given: Sequence[Path], format: str | None) -> list[Path]:
-    """Files, and those of folders by suffix (all with ``format``), by name; UsageError: a folder without any."""
-    from oocbe.errors import UsageError
-    from oocbe.formats.files import RECORDS, folder_description
-    from oocbe.formats.registry import is_problem_file
-
-    found = []
-    for path in given:
-        own = [path]
-        if path.is_dir():
-            if any((path / record).exists() for record in RECORDS):
-                raise UsageError(f"{path}: cannot be read: {folder_description(path)}")
-            own = sorted(p for p in path.iterdir() if p.is_file() and (format is not None or is_problem_file(p)))
-            if not own:
-                raise UsageError(f"{path}: no file in this folder has the suffix of a problem; name the files")
-        found += own
-    return found
-
-
 def solve_files(
     files: Sequence[Path],
     options: SolveOptions,

@@ -133,7 +133,8 @@ def solve(
     """
     file = files[0]
     if len(files) > 1 or file.is_dir() or csv is not None:
-        from oocbe.cli.many import problem_files, solve_files
+        from oocbe.api.tasks.many import problem_files
+        from oocbe.cli.many import solve_files
 
         files = problem_files(files, format)
 

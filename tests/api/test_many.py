@@ -6,6 +6,7 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,9 @@ def test_processes_give_the_answers_of_one_after_the_other(files):
     [failed] = [o for o in outcomes if o.number == 1]
     assert failed.failure.kind == "FormatError" and "broken.wcsp" in failed.failure.message
     assert (failed.result, failed.exit_code) == (None, 2)
+    (files[0].parent / "notes.txt").write_text("no problem\n")
+    found = oocbe.solve_many(files[0].parent, OPTIONS, executor=ThreadPoolExecutor(1))  # the files of a folder, by name
+    assert {Path(o.problem).name for o in found} == {path.name for path in files}
 
 
 def test_an_executor_of_the_callers():

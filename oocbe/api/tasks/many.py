@@ -16,6 +16,8 @@ from oocbe.api.facade import read_finite, settings_from, solve
 from oocbe.api.tasks import solving_processes
 from oocbe.api.tasks.solving_processes import SolvingProcesses
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
+from oocbe.formats.files import RECORDS, folder_description
+from oocbe.formats.registry import is_problem_file
 from oocbe.model.model_checks import as_integer
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.model.results.result import Result
@@ -68,8 +70,23 @@ class _Task:
         return str(self.problem) if isinstance(self.problem, Path) else str(getattr(self.problem, "name", self.problem))
 
 
+def problem_files(given: Sequence[Path], format: str | None) -> list[Path]:
+    """Files, and those of folders by suffix (all with ``format``), by name; UsageError: a folder without any."""
+    found = []
+    for path in given:
+        own = [path]
+        if path.is_dir():
+            if any((path / record).exists() for record in RECORDS):
+                raise UsageError(f"{path}: cannot be read: {folder_description(path)}")
+            own = sorted(p for p in path.iterdir() if p.is_file() and (format is not None or is_problem_file(p)))
+            if not own:
+                raise UsageError(f"{path}: no file in this folder has the suffix of a problem; name the files")
+        found += own
+    return found
+
+
 def solve_many(
-    problems: Iterable[Problem | str | Path],
+    problems: str | Path | Iterable[Problem | str | Path],
     options: SolveOptions | None = None,
     *,
     jobs: int | None = None,
@@ -84,7 +101,8 @@ def solve_many(
 
     Parameters
     ----------
-    problems : each a problem or a path that :func:`oocbe.read` accepts.
+    problems : each a problem or a path that :func:`oocbe.read` accepts; or a folder, for the files in it that have the
+        suffix of a problem.
     options : settings of each; None takes defaults and ``OOCBE_`` environment variables. ``memory`` and ``max_disk``
         (and ``device_memory``, if given) are limits of all together, divided evenly. The time limit is that of each. In
         ``workdir`` each problem has a run directory of its own, named after it, from which ``resume`` continues.
@@ -99,8 +117,10 @@ def solve_many(
     UsageError : an invalid option, workers to share one problem, or fewer jobs than one. Errors of a problem are in its
         outcome. KeyboardInterrupt : Ctrl-C was pressed; problems that had not begun have no outcome.
     """
+    if isinstance(problems, str | Path) and Path(problems).is_dir():
+        problems = problem_files([Path(problems)], format)
     if isinstance(problems, str | Path) or not isinstance(problems, Iterable):
-        raise UsageError(f"solve_many takes several problems, such as a list, not {problems!r}; see solve for one")
+        raise UsageError(f"solve_many takes several problems, such as a list or a folder, not {problems!r}; see solve")
     settings, given = settings_from(options, overrides), list(problems)
     if settings.has_workers:
         raise UsageError(
