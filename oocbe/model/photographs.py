@@ -6,13 +6,14 @@ weight of the photographs taken; the problem minimises the weight of those omitt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from csv import writer
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oocbe.model.results.numerals import content
+from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class TakenPhotograph:
 
 
 @dataclass(frozen=True)
-class Schedule(Shown):
-    """The schedule of an assignment.
+class Schedule(Framed, Shown):
+    """The schedule of an assignment; as a data frame, a row for each photograph taken.
 
     Attributes
     ----------
@@ -79,6 +80,9 @@ class Schedule(Shown):
             ("recorder", used),
             ("selected", " ".join(f"{t.name}:{t.camera}" for t in self.taken)),
         ]
+
+    def _columns(self) -> Iterator[tuple[str, Any]]:
+        yield from ((f.name, [getattr(own, f.name) for own in self.taken]) for f in fields(TakenPhotograph))
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         return "Schedule", self.facts()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
@@ -18,6 +18,7 @@ from oocbe.model.results.progress_curve import (
     RowsRead,
     SolverShare,
 )
+from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Result(Answer, Shown):
-    """Outcome of a solve.
+class Result(Answer, Framed, Shown):
+    """Outcome of a solve; as a data frame, a row for each variable.
 
     Attributes
     ----------
@@ -137,6 +138,10 @@ class Result(Answer, Shown):
             *(("note", text) for text in self.notes),
             *(() if self.schedule is None else self.schedule.facts()),
         ]
+
+    def _columns(self) -> Iterator[tuple[str, Any]]:
+        labels = self.labels or {}
+        yield from (("variable", [*labels]), ("value", [*labels.values()]))
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         from oocbe.runtime.pictures.html import first_pairs

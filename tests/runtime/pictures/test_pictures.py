@@ -170,6 +170,12 @@ def test_schedules_and_batches_are_shown_in_a_few_words(solved):
     assert texts(batch._repr_html_())["marginals of"] == "rain, grass"
     assert repr(solved) == "<Result of daily: optimal 2112>"
     assert repr(oocbe.count(RAIN)).startswith("<TaskResult of ")
+    pytest.importorskip("pyarrow")
+    rows = solved.to_arrow().to_pylist()
+    assert len(rows) == 120 and {row["variable"]: row["value"] for row in rows} == solved.labels
+    taken = solved.schedule.to_arrow()
+    assert taken.column_names == ["name", "camera", "group", "weight", "memory"]
+    assert sum(taken.column("weight").to_pylist()) == 12042
 
 
 def test_a_tree_and_tables_of_probabilities_are_shown():
