@@ -660,12 +660,10 @@ class JunctionTree(Shown):
         return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm, self.problem)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
-        what, evidence = repr(self)[1:-1].split(": ", 1)[1], self.evidence
         return f"Junction tree of {self.problem.name}", [
             ("variables", len(self.problem.variables)),
-            ("tree", what),
-            ("evidence", first_pairs(evidence)),
-            ("log_evidence", self.log_evidence if evidence else None),
+            ("tree", repr(self)[1:-1].rpartition(": ")[2]),
+            ("evidence", first_pairs(self.evidence)),
         ]
 
     def __repr__(self) -> str:
