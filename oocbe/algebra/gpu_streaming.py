@@ -127,14 +127,14 @@ def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) ->
     rotations : of each column, to the right.
     Raises ResourceError: the device's memory ran out.
     """
-    from oocbe.kernels.cuda.packing.bit_pack import Column, Measured
+    from oocbe.kernels.cuda.packing.bit_pack import DeviceColumn, Measured
     from oocbe.kernels.cuda.transfer.memory import with_retry
 
     if not parts:
         return []
     width = len(rotations)
     columns = [
-        Column(items, rotation)
+        DeviceColumn(items, rotation)
         for keys, values in parts
         for items, rotation in zip([*keys, values], rotations, strict=True)
     ]

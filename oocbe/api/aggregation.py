@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oocbe.api.source_messages import ROW_VALUES, Explain, Reading, reduced
+from oocbe.api.source_messages import ROW_VALUES, Explain, SourceReading, reduced
 from oocbe.errors import ModelError, ResourceError, UsageError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.model.settings.option_values import parse_backend, parse_boolean
@@ -26,7 +26,7 @@ from oocbe.tables.arrow import from_labels
 from oocbe.tables.columns import Domain, layout_for
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
-from oocbe.tables.parquet_source import ColumnSource, Held, check_renamed, opened, source_of, sparing
+from oocbe.tables.parquet_source import ArrowColumns, ColumnSource, check_renamed, opened, source_of, sparing
 from oocbe.tables.table import Table
 
 SEMIRINGS = {
@@ -165,7 +165,7 @@ def aggregate(
                 beside = wanted[number] if asked and drop_nulls else []
                 value, label = None if part.how == "count" else columns[number], f"source {number}"
                 own = kept[part][number]
-                readings.append(Reading(source, label, own, value, semiring, layout, most, beside))
+                readings.append(SourceReading(source, label, own, value, semiring, layout, most, beside))
             groups = [*group_by, *part.other]
             if explain:
                 explain(f"{part}:")
@@ -226,8 +226,9 @@ def _opened(
     functions = {name: (column, _function(name, given)) for name, (column, given) in keys.items()}
     read = [g if _is_table(g) else source_of(opened(g), rename, drop_nulls, functions) for g in sources]
     for number, source in enumerate(read):
-        if isinstance(source, ColumnSource) and isinstance(source.data, Held) and source.what == Held.what:
-            held = replace(source.data, what=f"source {number} ({type(sources[number]).__name__})")
+        data = source.data if isinstance(source, ColumnSource) else None
+        if isinstance(data, ArrowColumns) and data.what == ArrowColumns.what:
+            held = replace(data, what=f"source {number} ({type(sources[number]).__name__})")
             read[number] = replace(source, data=held)
     check_renamed(rename, [source for source in read if isinstance(source, ColumnSource)])
     for name, (column, _) in functions.items():

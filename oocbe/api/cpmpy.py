@@ -36,7 +36,7 @@ from oocbe.api.facade import solve
 from oocbe.api.tasks.tables import with_walks
 from oocbe.api.tasks.verbs import count, count_optimal, k_best
 from oocbe.errors import LimitError, UnsupportedError
-from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
+from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, UnsupportedConstraint, call, constant, variable
 from oocbe.formats.xcsp_reading import has_a_row
 from oocbe.formats.xcsp_relations import Relations
 from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, STAR, Variables, as_indices
@@ -199,7 +199,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         if name in ("sum", "wsum"):
             weights, listed = args if name == "wsum" else ([1] * len(args), args)
             if not all(map(_is_whole, weights)):
-                raise Unread("a sum with coefficients that are not whole, other than as the objective")
+                raise UnsupportedConstraint("a sum with coefficients that are not whole, other than as the objective")
             products = (
                 call("mul", constant(int(w)), self._expression(part)) for w, part in zip(weights, listed, strict=True)
             )
@@ -219,7 +219,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         if name == "ite":
             return call("and", call("imp", *parts[:2]), call("or", parts[0], parts[2]))
         if name not in OPERATORS:
-            raise Unread(f"the constraint or function {name}")
+            raise UnsupportedConstraint(f"the constraint or function {name}")
         return call(OPERATORS[name], *parts)
 
     def _element(self, cells: Iterable[Any], index: Any) -> Expression:
@@ -392,7 +392,7 @@ def _refused(own: Any) -> Iterator[None]:
     """Raise NotSupportedError with the text of what has no form of bounded size."""
     try:
         yield
-    except (Unread, UnsupportedError) as error:
+    except (UnsupportedConstraint, UnsupportedError) as error:
         raise NotSupportedError(f"oocbe: {own!s:.200} is not supported: {error}") from None
 
 

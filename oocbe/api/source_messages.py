@@ -52,7 +52,7 @@ SORTED_BYTES = 40
 """Bytes of a row whose combination is sorted: the combination and the value, twice, and its place in the order."""
 
 
-class Message:
+class SourceMessage:
     """Marginals of values for each combination of some columns.
 
     layout : of the columns. values : int64, float32 or float64 (cells,), in the order of the layout's keys.
@@ -169,7 +169,7 @@ class Message:
 
 
 @dataclass
-class Reading:
+class SourceReading:
     """A source, and what is to be read of it.
 
     label : for explanations. names : columns of its keys. value : column of values; None: each row counts as one, or
@@ -185,7 +185,7 @@ class Reading:
     layout: Layout
     most: int
     beside: Sequence[str]
-    messages: list[Message] = field(default_factory=list)
+    messages: list[SourceMessage] = field(default_factory=list)
 
     @property
     def rows(self) -> float:
@@ -200,20 +200,20 @@ class Reading:
         is_decimal = self.value is not None and pyarrow().types.is_decimal(self.source.type_of(self.value))
         return not (is_decimal and self.semiring == SUM_PRODUCT)
 
-    def fits(self, names: Sequence[str], *receivers: Reading) -> bool:
+    def fits(self, names: Sequence[str], *receivers: SourceReading) -> bool:
         """Whether a message over some columns certainly fits its share of the memory, beside the messages to its source
         and receivers."""
         can_sort = self.layout.select(names).complete_rows < 1 << 62
         can_sort = can_sort and SORTED_BYTES * self.rows <= self.most - self._held(*receivers)
         return self.combines and (can_sort or self._is_dense(names, *receivers))
 
-    def _is_dense(self, names: Sequence[str], *receivers: Reading) -> bool:
+    def _is_dense(self, names: Sequence[str], *receivers: SourceReading) -> bool:
         """Whether all cells fit the share of the memory, and are few for the rows that are read."""
         cells, rows = self.layout.select(names).complete_rows, max(own.rows for own in (self, *receivers))
         most = MESSAGE_CELLS if rows == np.inf else max(MESSAGE_CELLS, CELLS_A_ROW * rows)
         return cells <= min(most, (self.most - self._held(*receivers)) // CELL_BYTES)
 
-    def _held(self, *receivers: Reading) -> int:
+    def _held(self, *receivers: SourceReading) -> int:
         """Bytes of the messages to this source and its receivers."""
         return CELL_BYTES * sum(len(message.values) for own in (self, *receivers) for message in own.messages)
 
@@ -221,15 +221,15 @@ class Reading:
     def _what(self) -> str:
         return f"{self.source.what}: column {self.value}"
 
-    def message(self, names: Sequence[str], *receivers: Reading) -> Message:
+    def message(self, names: Sequence[str], *receivers: SourceReading) -> SourceMessage:
         """The marginals for each combination of some columns."""
         made, first, layout, is_dense = None, 0, self.layout.select(names), self._is_dense(names, *receivers)
         for batch in self._batches(names):
             columns, values, _ = self._combined(batch, names, first)
-            made = made or Message(layout, self.semiring, values.dtype, is_dense)
+            made = made or SourceMessage(layout, self.semiring, values.dtype, is_dense)
             made.add(columns, values, self._what)
             first += batch.num_rows
-        made = made or Message(layout, self.semiring, self._dtype, is_dense)
+        made = made or SourceMessage(layout, self.semiring, self._dtype, is_dense)
         made.close()
         return made
 
@@ -362,7 +362,7 @@ def _in_semiring(table: Any, semiring: Semiring, is_valued: bool) -> Any:
 
 
 def reduced(
-    readings: Sequence[Reading], groups: Sequence[str], folder: Callable[[int], Path], explain: Explain
+    readings: Sequence[SourceReading], groups: Sequence[str], folder: Callable[[int], Path], explain: Explain
 ) -> list[Any]:
     """Tables of the sources that remain, in their order, when all ears have sent their messages.
 
@@ -370,17 +370,17 @@ def reduced(
     """
     left = list(readings)
 
-    def needed(reading: Reading) -> list[str]:
+    def needed(reading: SourceReading) -> list[str]:
         others = set(groups).union(*(other.names for other in left if other is not reading))
         return [name for name in reading.names if name in others]
 
-    def receiver(ear: Reading) -> Reading | None:
+    def receiver(ear: SourceReading) -> SourceReading | None:
         names = set(needed(ear))
         having = [other for other in left if other is not ear and other.combines and names.issubset(other.names)]
         to = min(having, key=lambda other: other.rows, default=ear)
         return to if to is not ear and ear.fits([*names], to) else None
 
-    def read(reading: Reading, number: int, to: Reading | None) -> Any:
+    def read(reading: SourceReading, number: int, to: SourceReading | None) -> Any:
         begin, names = perf_counter(), needed(reading)
         with span(READER, "read source") as timed:
             made: Any = reading.table(names, partial(folder, number)) if to is None else reading.message(names, to)

@@ -60,7 +60,7 @@ LEFT_OUT = (6, 9)
 """Changes of shares up to ``limit >> n`` are left out, with the first n for which the bound suffices."""
 
 
-class Node(NamedTuple):
+class BoundNode(NamedTuple):
     """A node of the search: int64 arrays in units of ``1 / SCALE``.
 
     shares : of each use and value, what a function passes to the value. least : cost left in each function.
@@ -84,7 +84,7 @@ class BoundTree(NamedTuple):
     children : without the second part, and without the first.
     """
 
-    steps: list[tuple[Node, list[int]]]
+    steps: list[tuple[BoundNode, list[int]]]
     parts: tuple[list[int], ...] = ()
     children: tuple[BoundTree, ...] = ()
 
@@ -129,7 +129,7 @@ class BoundSearch:
         self._costs, self._barred = self._scale * costs, np.zeros(len(costs), dtype=np.uint8)
         self._barred[list(barred)] = 1
 
-    def tree(self) -> tuple[Node, BoundTree | None]:
+    def tree(self) -> tuple[BoundNode, BoundTree | None]:
         """The root, and its tree; None where the search reached a limit."""
         node = self._node(np.zeros(len(self._value), dtype=np.int64), self._barred, self._first_factors())
         root = self._settled(self._ascend(node, self._barred, PASSES), self._barred, node)
@@ -138,9 +138,9 @@ class BoundSearch:
             tree = self._below(root, node, self._barred, 0)
         return root, tree
 
-    def _below(self, start: Node, before: Node, removed: NDArray[np.uint8], depth: int) -> BoundTree | None:
+    def _below(self, start: BoundNode, before: BoundNode, removed: NDArray[np.uint8], depth: int) -> BoundTree | None:
         """The tree below a node; before : the latest one among the steps."""
-        node, steps, values = start, list[tuple[Node, list[int]]](), [-1]
+        node, steps, values = start, list[tuple[BoundNode, list[int]]](), [-1]
         while values:
             check_deadline()
             node = self._ascend(node, removed, PASSES)
@@ -168,7 +168,7 @@ class BoundSearch:
         made[values] = 1
         return made
 
-    def _parts(self, node: Node, removed: NDArray[np.uint8], v: int) -> tuple[list[int], list[int]]:
+    def _parts(self, node: BoundNode, removed: NDArray[np.uint8], v: int) -> tuple[list[int], list[int]]:
         """Two parts of a variable's values that are left."""
         begin, end = self._first[v : v + 2]
         left = begin + np.flatnonzero(removed[begin:end] == 0)
@@ -177,7 +177,7 @@ class BoundSearch:
             is_first = left <= (left[0] + left[-1]) // 2
         return left[is_first].tolist(), left[~is_first].tolist()
 
-    def _chosen(self, node: Node, removed: NDArray[np.uint8]) -> tuple[list[int], ...]:
+    def _chosen(self, node: BoundNode, removed: NDArray[np.uint8]) -> tuple[list[int], ...]:
         """The parts with the least estimate of the children's trees; none if each variable has one value."""
         missing, best, least = self._limit + 1 - node.bound, tuple[list[int], ...](), math.inf
         left = np.add.reduceat(removed == 0, self._first[:-1], dtype=np.int64)
@@ -194,10 +194,10 @@ class BoundSearch:
                 best, least = parts, estimate
         return best
 
-    def _ascend(self, given: Node, removed: NDArray[np.uint8], passes: int) -> Node:
+    def _ascend(self, given: BoundNode, removed: NDArray[np.uint8], passes: int) -> BoundNode:
         """Continue the dual ascent from a node, with more values removed."""
         shares, network, stop = given.shares.astype(np.float64), self._network, current_flag()
-        gone, best, factors = removed.copy(), list[Node](), given.factors
+        gone, best, factors = removed.copy(), list[BoundNode](), given.factors
         left = self._costs + factors @ self._takes + np.bincount(self._value, shares, len(removed))
         for _ in range(passes):
             sweep(network, True, shares, gone, left, True, stop)
@@ -255,7 +255,7 @@ class BoundSearch:
                 found *= most / max(float(found.max()), LITTLE)
         return np.minimum(np.rint(found), most).astype(np.int64)
 
-    def _node(self, shares: NDArray[np.int64], removed: NDArray[np.uint8], factors: NDArray[np.int64]) -> Node:
+    def _node(self, shares: NDArray[np.int64], removed: NDArray[np.uint8], factors: NDArray[np.int64]) -> BoundNode:
         least = np.empty(len(self._network.function_start) - 1, dtype=np.int64)
         least_of_functions(self._network, self._exact, shares, removed, NEVER, least)
         least[least == NEVER] = self._limit + self._scale  # no tuple is left
@@ -264,9 +264,9 @@ class BoundSearch:
         low = np.minimum.reduceat(np.where(removed == 0, totals, NEVER), self._first[:-1])
         low[low == NEVER] = self._limit + self._scale  # no value is left
         bound = int(least.sum() + low.sum() - factors @ self._room)
-        return Node(shares, least, low, totals - low[self._owner], factors, bound)
+        return BoundNode(shares, least, low, totals - low[self._owner], factors, bound)
 
-    def _sparse(self, node: Node, removed: NDArray[np.uint8], before: Node, values: list[int]) -> Node:
+    def _sparse(self, node: BoundNode, removed: NDArray[np.uint8], before: BoundNode, values: list[int]) -> BoundNode:
         """A node that excludes the same values, or reaches the limit, with few changes of the one before."""
         change = np.abs(node.shares - before.shares)
         for n in LEFT_OUT:
@@ -276,7 +276,7 @@ class BoundSearch:
                 return found
         return self._settled(node, removed, before)
 
-    def _settled(self, node: Node, removed: NDArray[np.uint8], before: Node) -> Node:
+    def _settled(self, node: BoundNode, removed: NDArray[np.uint8], before: BoundNode) -> BoundNode:
         """A node whose tuples with removed values cost their function's least at least: these values' shares are those
         before, or less, by one amount for all functions."""
         is_out = removed[self._value] == 1

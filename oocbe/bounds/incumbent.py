@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.kernels.cpu.local_search import Factors, Model, SearchState, Settings, search
+from oocbe.bounds.kernels.cpu.local_search import Factors, LocalSearchSettings, Model, SearchState, search
 from oocbe.elimination.preparation.listed_factors import ListedFactor, harmful_slots, starts_of
 from oocbe.errors import UnsupportedError
 from oocbe.kernels.cpu.interpreter import interpreted
@@ -482,7 +482,7 @@ class LocalSearch:
         return None if value is None else Incumbent(value, assignment, "tabu search with ejection")
 
 
-def _initial_state(found: SearchModel) -> tuple[SearchState, Settings]:
+def _initial_state(found: SearchModel) -> tuple[SearchState, LocalSearchSettings]:
     """The initial state and the settings of the search."""
     model = found.model
     variables = len(model.start) - 1
@@ -516,7 +516,7 @@ def _initial_state(found: SearchModel) -> tuple[SearchState, Settings]:
     )
     gives_way = 2 * int((model.safe >= 0).sum()) >= variables
     tenure = TENURE if gives_way else min(TENURE, max(LEAST_TENURE, slots // variables))
-    settings = Settings(
+    settings = LocalSearchSettings(
         tenure=min(tenure, max(1, slots // TENURE_SHARE)),
         rest=min(LONGEST_REST, max(1, variables // REST_SHARE)),
         patience=min(PATIENCE, int(PATIENCE_A_SLOT * model.permitted.sum())),

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.bound_tree import NEVER, SCALE, BoundSearch, BoundTree, Node
+from oocbe.bounds.bound_tree import NEVER, SCALE, BoundNode, BoundSearch, BoundTree
 from oocbe.bounds.forbidden import Row as LinearRow
 from oocbe.certificates.cutting_planes import Line
-from oocbe.certificates.opb import Formula, Row
+from oocbe.certificates.opb import PseudoBooleanFormula, Row
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, check_deadline, suppressed_limit
@@ -57,14 +57,14 @@ class State(NamedTuple):
     implied: int | None
 
 
-class Part(NamedTuple):
+class ScopeCosts(NamedTuple):
     """What one scope contributes: costs with their variables and clauses by row, and clauses by forbidden row."""
 
     rows: dict[Row, list[tuple[int, str, int]]]
     forbidden: dict[Row, int]
 
 
-class Removed(NamedTuple):
+class RemovedValues(NamedTuple):
     """Values that are removed, and the constraint that bounds their sum; None: a literal of the clause is the value."""
 
     values: list[int]
@@ -77,10 +77,10 @@ class Shifts(NamedTuple):
 
     limit: float
     scale: int
-    parts: dict[Row, Part]
+    parts: dict[Row, ScopeCosts]
     linear: list[int]
     excluded: dict[tuple[int, int], int]
-    root: Node
+    root: BoundNode
     tree: BoundTree | None
 
 
@@ -95,7 +95,7 @@ class Effort(NamedTuple):
 
 
 def shifts_of(
-    formula: Formula,
+    formula: PseudoBooleanFormula,
     forbidden: list[tuple[Row, dict[Row, int]]],
     most: float,
     effort: Effort,
@@ -114,7 +114,7 @@ def shifts_of(
     if sum(weights.values()) >= LARGEST_SUM or most < 0 or any(not scope for scope, _ in forbidden):
         return None
     known, excluded = _parts_of(formula, forbidden)
-    sizes, tables, parts = formula.problem.sizes, list[tuple[Row, NDArray[np.int64]]](), dict[Row, Part]()
+    sizes, tables, parts = formula.problem.sizes, list[tuple[Row, NDArray[np.int64]]](), dict[Row, ScopeCosts]()
     for scope in _chosen(known, sizes, min(MOST_ROWS, effort.rows), limit + 1):
         dense, parts[scope] = np.zeros([sizes[v] for v in scope], dtype=np.int64), known[scope]
         for row, own in parts[scope].rows.items():
@@ -158,11 +158,11 @@ def shifts_of(
 
 
 def _parts_of(
-    formula: Formula, forbidden: list[tuple[Row, dict[Row, int]]]
-) -> tuple[dict[Row, Part], dict[tuple[int, int], int]]:
+    formula: PseudoBooleanFormula, forbidden: list[tuple[Row, dict[Row, int]]]
+) -> tuple[dict[Row, ScopeCosts], dict[tuple[int, int], int]]:
     """What each scope of several variables contributes, and the clauses of excluded values."""
     excluded = dict[tuple[int, int], int]()
-    known: dict[Row, Part] = defaultdict(lambda: Part({}, {}))
+    known: dict[Row, ScopeCosts] = defaultdict(lambda: ScopeCosts({}, {}))
     for table in formula.tables:
         for row, number in table.clauses.items():
             if number is not None:
@@ -180,7 +180,7 @@ def _parts_of(
     return {scope: part for scope, part in known.items() if part.rows or not idle.intersection(scope)}, excluded
 
 
-def _chosen(parts: dict[Row, Part], sizes: Sequence[int], most: float, cap: int) -> list[Row]:
+def _chosen(parts: dict[Row, ScopeCosts], sizes: Sequence[int], most: float, cap: int) -> list[Row]:
     """The scopes that take part, of so many rows at most: the smallest first, but if not all do, those of the densest
     variables, of which the ones of the least mean costs (up to a cap) are removed again and again."""
     rows = {s: n for s in parts if len(s) <= MOST_AXES and (n := math.prod(sizes[v] for v in s)) <= most}
@@ -211,7 +211,7 @@ class ShiftedCosts:
 
     def __init__(
         self,
-        formula: Formula,
+        formula: PseudoBooleanFormula,
         derive: Callable[[str], int],
         delete: Callable[[list[int]], None],
         state: Callable[[Row, Row], State],
@@ -261,12 +261,12 @@ class ShiftedCosts:
         text += [f"x{x + 1} {cost} *" for x, cost in enumerate(rest.tolist()) if cost]
         return self._derive(f"pol {added(text)} {found.scale} d")
 
-    def _barred(self) -> list[Removed]:
+    def _barred(self) -> list[RemovedValues]:
         excluded = self._found.excluded
         values = [self._formula.first[v] + a for v, a in excluded]
-        return [Removed(values, self._derive(f"pol {added(map(str, excluded.values()))}"))] if excluded else []
+        return [RemovedValues(values, self._derive(f"pol {added(map(str, excluded.values()))}"))] if excluded else []
 
-    def _amounts(self, node: Node, reasons: list[Removed], paid: Sequence[int] = ()) -> list[int]:
+    def _amounts(self, node: BoundNode, reasons: list[RemovedValues], paid: Sequence[int] = ()) -> list[int]:
         """Multiples of the constraints of removed values, those before at least, so that no value is below 0."""
         least = (0 if line is None else max(0, -int(node.reduced[values].min())) for values, line in reasons)
         return [max(*pair) for pair in itertools.zip_longest(least, paid, fillvalue=0)]
@@ -274,8 +274,8 @@ class ShiftedCosts:
     def _close(
         self,
         tree: BoundTree,
-        above: list[tuple[Node | None, list[int], list[str]]],
-        reasons: list[Removed],
+        above: list[tuple[BoundNode | None, list[int], list[str]]],
+        reasons: list[RemovedValues],
         chosen: list[str],
     ) -> int:
         """Derive the clause of some literals; above : nodes with the multiples in their sums (paid), and these (text).
@@ -297,7 +297,7 @@ class ShiftedCosts:
             if values:
                 clauses = [self._refuted([f"~x{x + 1}", *chosen]) for x in values]
                 used.append(self._derive(f"pol {added(map(str, clauses))}"))
-                reasons = [*reasons, Removed(values, used[-1])]
+                reasons = [*reasons, RemovedValues(values, used[-1])]
                 self._delete(clauses)
         if tree.parts:
             made, clauses = self._decision(tree.parts), []
@@ -311,13 +311,13 @@ class ShiftedCosts:
         self._delete([*used, line])
         return clause
 
-    def _decision(self, parts: tuple[list[int], ...]) -> list[tuple[str, Removed]]:
+    def _decision(self, parts: tuple[list[int], ...]) -> list[tuple[str, RemovedValues]]:
         """The decisions without the second part, and without the first: what a clause has instead, and the reason."""
         out = min(parts, key=len)
         v, names = self._owner[out[0]], [f"x{x + 1}" for x in out]
         rest, most = parts[out is parts[0]], self._formula.at_most[v]
         if len(out) == 1:
-            made = [(names[0], Removed(out, None)), (f"~{names[0]}", Removed(rest, most))]
+            made = [(names[0], RemovedValues(out, None)), (f"~{names[0]}", RemovedValues(rest, most))]
         else:
             name, implies, implied = self._define([f"~{x}" for x in names])
             assert implies is not None and implied is not None
@@ -326,18 +326,18 @@ class ShiftedCosts:
             sides = f"{most}{others} {size - 1} * {implies} + {size} d", f"{implied} {most} +"
             without, within = (self._derive(f"pol {side}") for side in sides)
             self._delete([implies, implied])
-            made = [(f"~{name}", Removed(out, without)), (name, Removed(rest, within))]
+            made = [(f"~{name}", RemovedValues(out, without)), (name, RemovedValues(rest, within))]
         return made if out is parts[1] else made[::-1]
 
     def _refuted(self, clause: list[str]) -> int:
         return self._derive(f"rup {''.join(f'1 {x} ' for x in clause)}>= 1 ;")
 
-    def _multiplied(self, node: Node, parent: Node | None) -> list[str]:
+    def _multiplied(self, node: BoundNode, parent: BoundNode | None) -> list[str]:
         """What a node adds of the linear constraints."""
         more = node.factors if parent is None else node.factors - parent.factors
         return [f"{n} {factor} *" for n, factor in zip(self._found.linear, more.tolist(), strict=True) if factor]
 
-    def _moved(self, node: Node, parent: Node | None) -> list[str]:
+    def _moved(self, node: BoundNode, parent: BoundNode | None) -> list[str]:
         """What a node adds to the sum of its parent; equal changes of all uses of a value are one."""
         sides = zip(self._formula.at_least, self._formula.at_most, strict=True)
         pairs = [*self._wholes, *self._uses, *self._ones, *((str(least), str(most)) for least, most in sides)]
@@ -350,7 +350,7 @@ class ShiftedCosts:
         change = np.concatenate([whole, np.where(whole[self._value] == 0, shares, 0), change[len(shares) :]])
         return [f"{pairs[i][int(change[i] < 0)]} {abs(change[i])} *" for i in np.flatnonzero(change).tolist()]
 
-    def _add_part(self, scope: Row, part: Part, introduce: Callable[[Row, Row], State]) -> None:
+    def _add_part(self, scope: Row, part: ScopeCosts, introduce: Callable[[Row, Row], State]) -> None:
         """Introduce the states of a part, and derive their sums; nothing else is kept."""
         formula, sizes = self._formula, [self._formula.problem.sizes[v] for v in scope]
         rows = [*itertools.product(*map(range, sizes))]

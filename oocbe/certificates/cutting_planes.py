@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from oocbe.certificates.check_certificate import SCALE, Proof, members
-from oocbe.certificates.opb import Formula, Row
+from oocbe.certificates.opb import PseudoBooleanFormula, Row
 
 
 class Line(NamedTuple):
@@ -75,7 +75,7 @@ class Sum:
         return Line(number, {n: c for n, c in self.terms.items() if c}, self.degree)
 
 
-def parts_of(formula: Formula, most: float) -> tuple[Any, ...]:
+def parts_of(formula: PseudoBooleanFormula, most: float) -> tuple[Any, ...]:
     """Sizes, functions, linear constraints and upper bound, as the checker of certificates takes them: the costs are
     those of the objective, which is ``most`` at most; the tables come first."""
     problem = formula.problem
@@ -101,7 +101,12 @@ class CuttingPlanes:
     """
 
     def __init__(
-        self, formula: Formula, derive: Callable[[str], int], found: dict[str, Any], improving: int | None, most: float
+        self,
+        formula: PseudoBooleanFormula,
+        derive: Callable[[str], int],
+        found: dict[str, Any],
+        improving: int | None,
+        most: float,
     ) -> None:
         self._formula, self._derive, self._found = formula, derive, found
         self._proof = Proof(parts_of(formula, most), found["dear"], "infeasible", 0)

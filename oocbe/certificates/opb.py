@@ -32,7 +32,7 @@ MOST_DECIMALS = 12
 """Decimals of a cost at most: more digits are mostly the rounding of a binary fraction."""
 
 
-class CostTable(NamedTuple):
+class FormulaCosts(NamedTuple):
     """Costs of a function above its least, and the objective's variable of each row.
 
     scope : ascending. costs : by row, above 0. names : of the variable by row. clauses : number of the constraint that
@@ -49,7 +49,7 @@ Copies = Mapping[int, tuple[int, Mapping[int, tuple[int, int]]]]
 """Of a copy the other variable, and of each value that one's value, and the clause that the former follows from it."""
 
 
-class Formula:
+class PseudoBooleanFormula:
     """The formula of a problem.
 
     first : number of literals before each variable. at_least, at_most : number of the constraint by variable.
@@ -84,7 +84,7 @@ class Formula:
             self.at_least.append(self._add(" ".join(f"+1 {self.literal(v, a)}" for a in range(size)) + " = 1"))
             self.constraints += 1
             self.at_most.append(self.constraints)
-        self.tables: list[CostTable] = []
+        self.tables: list[FormulaCosts] = []
         self.forbidden: list[tuple[Row, dict[Row, int]]] = []
         for function in problem.functions:
             self._add_function(function)
@@ -105,7 +105,7 @@ class Formula:
         while found := self._new_copies():
             self.copies |= found.keys()
             self.tables = [moved for table in self.tables if (moved := self._moved(table, found)).costs]
-            hard = (self._moved(CostTable(scope, {}, {}, {**own}), found) for scope, own in self.forbidden)
+            hard = (self._moved(FormulaCosts(scope, {}, {}, {**own}), found) for scope, own in self.forbidden)
             self.forbidden = [(t.scope, {r: n for r, n in t.clauses.items() if n is not None}) for t in hard]
 
     @cached_property
@@ -179,13 +179,13 @@ class Formula:
         self.derived.append(step)
         return self.constraints + len(self.derived)
 
-    def _moved(self, table: CostTable, found: Copies) -> CostTable:
+    def _moved(self, table: FormulaCosts, found: Copies) -> FormulaCosts:
         """A table without copies of variables that it does not have, and with new clauses; one of a copy stays."""
         for w in table.scope if len(table.scope) > 1 else ():
             v, partner = found.get(w, (w, {}))
             if v in table.scope:
                 continue
-            place, made = table.scope.index(w), CostTable(tuple(sorted({*table.scope, v} - {w})), {}, {}, {})
+            place, made = table.scope.index(w), FormulaCosts(tuple(sorted({*table.scope, v} - {w})), {}, {}, {})
             for old, number in table.clauses.items():
                 if old[place] in partner:
                     own, (a, implied) = dict(zip(table.scope, old, strict=True)), partner[old[place]]
@@ -259,7 +259,7 @@ class Formula:
         self.offset += int(least)
         order = sorted(range(len(scope)), key=scope.__getitem__)
         own = tuple(scope[i] for i in order)
-        made = CostTable(own, {}, {}, {})
+        made = FormulaCosts(own, {}, {}, {})
         self._count(len(rows))
         for row, cost in zip(rows, costs, strict=True):
             if cost == least:

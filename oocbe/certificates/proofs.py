@@ -18,8 +18,8 @@ from oocbe.bounds.forbidden import MOST_LITERALS
 from oocbe.certificates.cost_shifting import Effort, Shifts, added, shifts_of
 from oocbe.certificates.cutting_planes import parts_of
 from oocbe.certificates.making import ORDER_SECONDS, PROVEN, SHARE, Claim, Maker
-from oocbe.certificates.opb import Formula, Row, exact
-from oocbe.certificates.veripb import ProofWriter, TooManyRowsError, Written
+from oocbe.certificates.opb import PseudoBooleanFormula, Row, exact
+from oocbe.certificates.veripb import BucketRowsError, ProofWriter, Written
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.upper_bound import hard_part
 from oocbe.errors import InternalError, TimeLimitError, UnsupportedError, UsageError, amount
@@ -69,7 +69,7 @@ class ProofTask:
 
     problem : as read. options : of the solve; the attribute leaves time for the proof. proof, opb : paths of the files;
         None: not written. UsageError : a proof without its formula, or in its file. UnsupportedError : as of
-        :class:`Formula`.
+        :class:`PseudoBooleanFormula`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ProofTask:
         if options.ub is not None and problem.semiring.name == "min-sum":
             bound = problem.upper_bound
             problem = problem.below(options.ub if bound is None else min(bound, options.ub))
-        self.formula, self._proof, self._opb = Formula(problem), proof, opb
+        self.formula, self._proof, self._opb = PseudoBooleanFormula(problem), proof, opb
         self._memory, deadline = MEMORY_SHARE * options.memory_limit, current()
         if proof is not None and deadline is not None and deadline.end < math.inf:
             options = replace(options, time_limit=(1 - PROOF_SHARE) * deadline.remaining)
@@ -127,7 +127,7 @@ class ProofTask:
                     share = min(left, self.options.bound_seconds) if self._suffices(order, most) else left
                     latest = max(end, time.monotonic() + GRACE_SECONDS)
                     effort = Effort(working_time() + share, self._memory, in_time, latest)
-                    with suppress(TooManyRowsError), text_written(self._proof) as file:
+                    with suppress(BucketRowsError), text_written(self._proof) as file:
                         writer = ProofWriter(self.formula, file.write, order, most, effort, goal)
                         written = writer.write(assignment, steps, found)
                     left = left if share < left else 0.0  # the search would end as it did
@@ -282,7 +282,7 @@ class CountProof(ProofTask):
             nonlocal left
             left -= len(text)
             if left < 0 or listed > LONGEST:
-                raise TooManyRowsError
+                raise BucketRowsError
             file.write(text.replace("\n", " ;\n"))
 
         with listening() as interruption:
@@ -295,7 +295,7 @@ class CountProof(ProofTask):
                     if found != result.value:
                         raise InternalError(f"the proof lists {found} solutions of {result.value}")
                 note = f"proof: {amount(found, 'solution')}, {LONGEST - left:,} characters, of the problem as read"
-            except TooManyRowsError:
+            except BucketRowsError:
                 note = f"no proof was written: that of {result.problem} has over {LONGEST:,} characters"
             except BaseException as error:
                 is_requested = interruption.caused(error)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from oocbe.certificates.cost_shifting import LARGEST_SUM, Effort, ShiftedCosts, Shifts, State, added, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line
-from oocbe.certificates.opb import CostTable, Formula, Row
+from oocbe.certificates.opb import FormulaCosts, PseudoBooleanFormula, Row
 from oocbe.model.parts import LinearConstraint
 from oocbe.runtime.deadline import check_deadline
 
@@ -34,7 +34,7 @@ FIRST_SHARES = (0.75, 0.3)
 """Share of the time for a search of the limit, before lower ones: of an assignment, and of a bound as the goal."""
 
 
-class TooManyRowsError(Exception):
+class BucketRowsError(Exception):
     """The buckets have more rows than permitted."""
 
 
@@ -62,7 +62,7 @@ class ProofWriter:
 
     def __init__(
         self,
-        formula: Formula,
+        formula: PseudoBooleanFormula,
         write: Callable[[str], object],
         order: list[int] | None,
         most: float = math.inf,
@@ -76,7 +76,7 @@ class ProofWriter:
         given = range(len(self._sizes)) if order is None else order
         self._place = {v: i for i, v in enumerate(given)}
         self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
-        self._tables: dict[int, list[CostTable]] = defaultdict(list)
+        self._tables: dict[int, list[FormulaCosts]] = defaultdict(list)
         self._forbidden: dict[int, list[tuple[Row, dict[Row, int]]]] = defaultdict(list)
         self._parts: list[str] = []
         self._length = self._named = self._rows = self._shifted = self._total = 0
@@ -326,15 +326,15 @@ class ProofWriter:
             a, b, *tables = tables
             target = tuple(sorted({*a.scope, *b.scope}))
             tables.append(_merged(self._extended(a, target, own), self._extended(b, target, own)))
-        table = self._extended(tables[0], union, own) if tables else CostTable(union, {}, {}, {})
+        table = self._extended(tables[0], union, own) if tables else FormulaCosts(union, {}, {}, {})
         place, size = union.index(v), self._sizes[v]
         clause_of = _Filter(union, own)
-        made, clauses, used = CostTable(rest, {}, {}, {}), dict[Row, int](), dict[Row, int]()
+        made, clauses, used = FormulaCosts(rest, {}, {}, {}), dict[Row, int](), dict[Row, int]()
         least = 0
         for row in self._permitted_rows(rest, earlier):
             self._rows += size
             if self._rows > self._most:
-                raise TooManyRowsError
+                raise BucketRowsError
             extensions = [(*row[:place], a, *row[place:]) for a in range(size)]
             numbers = [clause_of.clause(t) for t in extensions]
             if None not in numbers:
@@ -377,7 +377,7 @@ class ProofWriter:
             rows = ((*prefix, a) for a in range(self._sizes[scope[-1]]))
             yield from (row for row in rows if own.clause(row) is None)
 
-    def _extended(self, table: CostTable, union: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> CostTable:
+    def _extended(self, table: FormulaCosts, union: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> FormulaCosts:
         """A table over a larger scope, with states of its own rows; sums the inequality old states >= new states."""
         while True:
             new = next((u for u in union if u not in table.scope), None)
@@ -387,7 +387,7 @@ class ProofWriter:
             values = [None] if new is None else list(range(self._sizes[new]))
             place = 0 if new is None else scope.index(new)
             permitted = _Filter(scope, [f for f in forbidden if set(f[0]) <= set(scope)])
-            made = CostTable(scope, {}, {}, {})
+            made = FormulaCosts(scope, {}, {}, {})
             for row, cost in table.costs.items():
                 rows = [row if a is None else (*row[:place], a, *row[place:]) for a in values]
                 kept = [i for i, t in enumerate(rows) if permitted.clause(t) is None]
@@ -401,12 +401,12 @@ class ProofWriter:
                     made.clauses[rows[i]] = state.implied
             table = made
 
-    def _has_states(self, table: CostTable) -> bool:
+    def _has_states(self, table: FormulaCosts) -> bool:
         own = self._states.get(table.scope, {})
         return all(row in own and own[row].name == name for row, name in table.names.items())
 
     def _row_part(
-        self, table: CostTable, row: Row, new: int | None, kept: list[int], states: list[State], cost: int
+        self, table: FormulaCosts, row: Row, new: int | None, kept: list[int], states: list[State], cost: int
     ) -> str:
         """``cost * (state of a row - states of its extensions) >= 0``, in reverse Polish notation."""
         formula, clause = self._formula, table.clauses[row]
@@ -439,9 +439,9 @@ class _Filter:
         return None
 
 
-def _merged(a: CostTable, b: CostTable) -> CostTable:
+def _merged(a: FormulaCosts, b: FormulaCosts) -> FormulaCosts:
     """The sum of two tables of states of one scope."""
     costs = {**a.costs}
     for row, cost in b.costs.items():
         costs[row] = costs.get(row, 0) + cost
-    return CostTable(a.scope, costs, {**a.names, **b.names}, {**a.clauses, **b.clauses})
+    return FormulaCosts(a.scope, costs, {**a.names, **b.names}, {**a.clauses, **b.clauses})

@@ -67,7 +67,9 @@ def convert(
 
     columns = ParquetColumns.given(rename, drop_nulls, duplicates, scope)
     if format is None and is_table(file):
-        convert_table(file, out, to, Settings(values or "value", options.semiring, options.memory, overwrite, columns))
+        convert_table(
+            file, out, to, ConversionSettings(values or "value", options.semiring, options.memory, overwrite, columns)
+        )
         return
     columns.refuse(file, values)
     from oocbe.api.facade import finite_problem
@@ -160,7 +162,7 @@ class ParquetColumns(NamedTuple):
                 raise UsageError(f"{flag}: is for Parquet that is read, and {file} is none; leave it out")
 
 
-class Settings(NamedTuple):
+class ConversionSettings(NamedTuple):
     """Settings of the conversion of a table, from the flags of ``oocbe convert``.
 
     values : name of the column of values in Parquet. semiring : of the values; None: unchanged, or max-sum.
@@ -174,7 +176,7 @@ class Settings(NamedTuple):
     columns: ParquetColumns
 
 
-def convert_table(file: str, out: str, to: str | None, settings: Settings) -> None:
+def convert_table(file: str, out: str, to: str | None, settings: ConversionSettings) -> None:
     """Write a table to OUT: as Parquet if its name has that suffix, else as a stored table.
 
     file, out : paths, or URLs in object stores; output to a URL is written to a scratch folder first.
@@ -217,7 +219,7 @@ def _form_of(out: str) -> str:
     return PACKED
 
 
-def _written(file: str, out: str, form: str, settings: Settings) -> StoredTable:
+def _written(file: str, out: str, form: str, settings: ConversionSettings) -> StoredTable:
     """Write the table in a form to a path (Parquet also to a URL); returns it, or the input table for Parquet."""
     from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM

@@ -311,7 +311,7 @@ Work: TypeAlias = Sequence[Utility] | Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class AgentAnswer:
     """Answer to a request: the variable, its UTIL message or value, and the agent's working time in seconds."""
 
     variable: int
@@ -325,15 +325,15 @@ class Hosts(Protocol):
     def submit(self, variable: int, work: Work) -> None:
         """Send a request to the agent of a variable."""
 
-    def collect(self) -> Answer:
+    def collect(self) -> AgentAnswer:
         """Wait for the next answer; errors as for :class:`oocbe.dcop.agents.Agent`."""
 
 
-def worked(agent: Agent, variable: int, work: Work) -> Answer:
+def worked(agent: Agent, variable: int, work: Work) -> AgentAnswer:
     """Execute a request of an agent, and measure its time."""
     begin = time.perf_counter()
     content = agent.value(work) if isinstance(work, Mapping) else agent.util(work)
-    return Answer(variable, content, time.perf_counter() - begin)
+    return AgentAnswer(variable, content, time.perf_counter() - begin)
 
 
 class InProcess:
@@ -351,7 +351,7 @@ class InProcess:
         """Append a request to the queue."""
         self._requests.append((variable, work))
 
-    def collect(self) -> Answer:
+    def collect(self) -> AgentAnswer:
         """Execute the first request of the queue; errors as for :class:`oocbe.dcop.agents.Agent`."""
         variable, work = self._requests.popleft()
         return worked(self._agents[variable], variable, work)
@@ -402,7 +402,7 @@ class InProcesses:
         # A process receives a request only after its previous answer: no write without a reader.
         self._requests: list[deque[tuple[int, Work]]] = []
         self._is_idle: list[bool] = []
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[AgentAnswer] = deque()
         self._scratch = ScratchFolder(default_parent() if options.workdir is None else options.workdir)
         memory = message_memory(options)
         sent_bytes = min(tuning().small_bytes, int(memory * tuning().small_share) // max(1, len(shares)))
@@ -429,7 +429,7 @@ class InProcesses:
         self._requests[number].append((variable, work))
         self._send_next(number)
 
-    def collect(self) -> Answer:
+    def collect(self) -> AgentAnswer:
         """Wait for an answer of any process; ResourceError where one has died, else errors as in this process."""
         while not self._answers:
             self._deadline.check()
@@ -475,7 +475,7 @@ class InProcesses:
             raise self._died(number) from None
         if answer is None:
             self._send(number, self._contracts[number])
-        elif isinstance(answer, Answer):
+        elif isinstance(answer, AgentAnswer):
             self._answers.append(answer)
         else:
             raise _as_error(*answer)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from oocbe.bounds.mini_buckets.mini_buckets import ULP
-from oocbe.dcop.agents import Answer, Hosts, InProcess, InProcesses, Utility, shares
+from oocbe.dcop.agents import AgentAnswer, Hosts, InProcess, InProcesses, Utility, shares
 from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
 from oocbe.elimination.buckets.message import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
@@ -445,7 +445,7 @@ class _Protocol:
                 received[parent] = []  # passed on to the agent
         return roots
 
-    def _noted(self, answer: Answer, sent: Utility, parent: int) -> UtilMessage:
+    def _noted(self, answer: AgentAnswer, sent: Utility, parent: int) -> UtilMessage:
         names = [v.name for v in self._problem.variables]
         return UtilMessage(
             sender=names[answer.variable],

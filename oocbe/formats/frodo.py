@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError, amount
 from oocbe.formats.cost_tables import MOST_VALUES, CostTable, cost_tables, parts_of_listed
 from oocbe.formats.text import Text
-from oocbe.formats.xcsp_expressions import Expression, Malformed, Unread, bounds_of, constant, evaluate, variable
+from oocbe.formats.xcsp_expressions import (
+    Expression,
+    Malformed,
+    UnsupportedConstraint,
+    bounds_of,
+    constant,
+    evaluate,
+    variable,
+)
 from oocbe.formats.xcsp_expressions import parse as parse_functional
 from oocbe.formats.xml import Element
 from oocbe.model.dcop import Dcop
@@ -432,10 +440,10 @@ class Template:
             columns = [_numbers(v, owner) for v in own]
             cells = math.prod(map(len, columns))
             if cells > MOST_CELLS:
-                raise Unread(f"an expression over {cells:,} tuples")
+                raise UnsupportedConstraint(f"an expression over {cells:,} tuples")
             bounds_of(expression, [(int(column.min()), int(column.max())) for column in columns])
             found = evaluate(expression, np.ix_(*columns) if columns else ())
-        except Unread as unread:
+        except UnsupportedConstraint as unread:
             raise owner.unsupported(str(unread), "; write the constraint as a relation") from None
         values = np.broadcast_to(found, tuple(map(len, columns)))
         if self.is_cost:

@@ -25,7 +25,7 @@ from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.cost_tables import MOST_VALUES, CostTable, cost_tables, parts_of_listed
 from oocbe.formats.expressions import KNOWN_FUNCTIONS, ExpressionError, PythonExpression, parse_expression
 from oocbe.formats.text import Text
-from oocbe.formats.yaml_nodes import Node, Scalar, parse_yaml, resolved
+from oocbe.formats.yaml_nodes import Scalar, YamlNode, parse_yaml, resolved
 from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -117,7 +117,7 @@ class _PydcopReader:
             self._owners(agents),
         )
 
-    def _section(self, name: str) -> Node:
+    def _section(self, name: str) -> YamlNode:
         found = self._top.get(name)
         if found is None:
             raise FormatError(self._text.path, self._root.line, f"the file has no {name}, expected one")
@@ -127,7 +127,7 @@ class _PydcopReader:
         declared = {"variables": self._section("variables")}
         if "external_variables" in self._top:
             declared["external_variables"] = self._top["external_variables"]
-        costs: list[tuple[str, Node]] = []
+        costs: list[tuple[str, YamlNode]] = []
         for section, mapping in declared.items():
             for key, node in mapping.mapping(section).items():
                 given = node.mapping(f"variable {key}", _VARIABLE_KEYS)
@@ -157,7 +157,7 @@ class _PydcopReader:
         for key, node in costs:
             self._add_expression(f"the cost of {key}", node, (key,))
 
-    def _read_constraint(self, name: str, node: Node) -> None:
+    def _read_constraint(self, name: str, node: YamlNode) -> None:
         given = node.mapping(f"constraint {name}", _CONSTRAINT_KEYS)
         kind = given["type"].text if "type" in given else ""
         if kind == "intention":
@@ -174,7 +174,7 @@ class _PydcopReader:
         else:
             raise node.error(f"constraint {name} has the type {kind!r}, expected intention or extensional")
 
-    def _add_expression(self, what: str, node: Node, scope: tuple[str, ...] | None) -> None:
+    def _add_expression(self, what: str, node: YamlNode, scope: tuple[str, ...] | None) -> None:
         """Write an expression out; ``scope`` is what it may be about, None for any variables."""
         text = node.word(f"{what}, an expression")
         key, written = self._template(text)
@@ -229,7 +229,7 @@ class _PydcopReader:
         return (template, tuple(id(self._variables[name]) for name in written)), list(written)
 
     def _evaluated(
-        self, expression: PythonExpression, what: str, node: Node, names: Sequence[str], domains: Sequence[_Domain]
+        self, expression: PythonExpression, what: str, node: YamlNode, names: Sequence[str], domains: Sequence[_Domain]
     ) -> list[int | float]:
         """The value of every assignment, the last variable changing fastest."""
         found = []
@@ -243,7 +243,7 @@ class _PydcopReader:
                 raise node.error(f"{what}{f' at {where}' if where else ''}: {error}") from None
         return found
 
-    def _add_table(self, name: str, node: Node, given: Mapping[str, Node]) -> None:
+    def _add_table(self, name: str, node: YamlNode, given: Mapping[str, YamlNode]) -> None:
         if "variables" not in given:
             raise node.error(f"constraint {name} has no variables, expected some")
         listed = given["variables"]
@@ -280,7 +280,7 @@ class _PydcopReader:
             default = None
         self._add(self._parts(names, tuples_array, list(rows.values()), default, node))
 
-    def _row(self, node: Node, name: str, words: Sequence[str], domains: Sequence[_Domain]) -> tuple[int, ...]:
+    def _row(self, node: YamlNode, name: str, words: Sequence[str], domains: Sequence[_Domain]) -> tuple[int, ...]:
         if len(words) != len(domains):
             raise node.error(f"constraint {name}: found {' '.join(words)!r}, expected {len(domains)} values")
         for word, domain in zip(words, domains, strict=True):
@@ -289,7 +289,7 @@ class _PydcopReader:
                 raise node.error(f"constraint {name}: found the value {word!r}, expected one of {shown}")
         return tuple(domain.index[word] for word, domain in zip(words, domains, strict=True))
 
-    def _refuse_infinity(self, node: Node, name: str, value: float) -> None:
+    def _refuse_infinity(self, node: YamlNode, name: str, value: float) -> None:
         if value * self._sign < 0:
             raise node.error(f"{name}: found {value}, expected no value that is infinitely good")
 
@@ -303,7 +303,7 @@ class _PydcopReader:
         tuples: NDArray[np.int64],
         values: list[int | float],
         default: int | float | None,
-        node: Node,
+        node: YamlNode,
     ) -> list[Function | Constraint]:
         """Costs and forbidden tuples of a table."""
         scope = tuple(self._index[name] for name in names)
@@ -352,7 +352,7 @@ class _PydcopReader:
         return tuple(owner[name] for name in self._variables)
 
 
-def _domain(given: Mapping[str, Node], node: Node, name: str, room: int) -> _Domain:
+def _domain(given: Mapping[str, YamlNode], node: YamlNode, name: str, room: int) -> _Domain:
     if "values" not in given:
         raise node.error(f"domain {name} has no values, expected a list")
     items = given["values"].sequence(f"the values of domain {name}")
@@ -373,12 +373,12 @@ def _domain(given: Mapping[str, Node], node: Node, name: str, room: int) -> _Dom
     return _Domain(values, labels, {label: index for index, label in enumerate(labels)})
 
 
-def _check_room(node: Node, count: int, room: int) -> None:
+def _check_room(node: YamlNode, count: int, room: int) -> None:
     if count > room:
         raise node.error(f"found {count:,} values, expected at most {MOST_VALUES:,} in all domains together")
 
 
-def _tuples(node: Node) -> list[list[str]]:
+def _tuples(node: YamlNode) -> list[list[str]]:
     """Tuples between bars, or one a list item."""
     texts = [item.text for item in node.items] if node.kind == "list" else node.text.split("|")
     return [text.split() for text in texts]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.formats import xcsp_globals
 from oocbe.formats.text import Text
-from oocbe.formats.xcsp_expressions import Expression, Unread, call, constant, variable
+from oocbe.formats.xcsp_expressions import Expression, UnsupportedConstraint, call, constant, variable
 from oocbe.formats.xcsp_globals import differ, matrix_of, operator_of
 from oocbe.formats.xcsp_reading import Arguments, Gathered, Reading, has_a_row, is_reified, read_reified, split_words
 from oocbe.formats.xcsp_relations import Condition, Relations
@@ -46,7 +46,7 @@ def _circuit(reading: Reading) -> None:
     listed = [variable(reading.relations.value_of(part)) for part in reading.listed()]
     first, count = reading.first_index(reading.list_element), len(listed)
     if count > MOST_VERTICES:
-        raise Unread(f"{count:,} vertices, more than {MOST_VERTICES}")
+        raise UnsupportedConstraint(f"{count:,} vertices, more than {MOST_VERTICES}")
     vertices = [constant(first + number) for number in range(count)]
     for part in listed:
         reading.post(call("in", part, *vertices))
@@ -285,7 +285,7 @@ class _XcspReader:
                     read_reified(read, reading)
                 else:
                     read(reading)
-            except Unread as unread:
+            except UnsupportedConstraint as unread:
                 self._leave_out(element, f"<{element.tag}> with {unread}")
 
     def _leave_out(self, element: Element, what: str, part: str = "constraint") -> None:
@@ -393,7 +393,7 @@ class _XcspReader:
             reading = Reading(element, None, self._relations)
             try:
                 self._relations.set_objective(_objective_terms(reading), element.tag == "maximize")
-            except (Unread, UnsupportedError) as unread:
+            except (UnsupportedConstraint, UnsupportedError) as unread:
                 self._leave_out(element, f"<{element.tag}> with {unread}", "objective")
 
 
@@ -415,4 +415,4 @@ def _objective_terms(reading: Reading) -> list[tuple[int, Expression]]:
         return [(1, call("mul", *weighted))]
     if kind == "nValues":
         return [(1, part) for part in xcsp_globals.presences(reading, weighted)]
-    raise Unread(f"type {kind}" if kind != "expression" else f"{len(terms)} expressions")
+    raise UnsupportedConstraint(f"type {kind}" if kind != "expression" else f"{len(terms)} expressions")

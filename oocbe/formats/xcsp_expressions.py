@@ -34,7 +34,7 @@ _TOKEN = re.compile(r"\s*([A-Za-z_]+\s*\(|[(),]|[^\s(),]+)")
 Integers = NDArray[np.int64]
 
 
-class Unread(Exception):  # noqa: N818  (no error: what is raised for a constraint that is left out)
+class UnsupportedConstraint(Exception):  # noqa: N818  (no error: what is raised for a constraint that is left out)
     """A part of a constraint that is not supported; the message names it."""
 
 
@@ -192,7 +192,7 @@ def _parse(
     if operator == "set":
         return arguments, place + 1
     if operator not in OPERATORS:
-        raise Unread(f"the operator {operator[:40]}")
+        raise UnsupportedConstraint(f"the operator {operator[:40]}")
     least, most, _ = OPERATORS[operator]
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"{least} or more"
@@ -210,7 +210,7 @@ def bounds_of(expression: Expression, bounds: Sequence[tuple[int, int]]) -> tupl
         parts = [bounds_of(part, bounds) for part in expression.arguments]
         found = _bounds_of_call(expression.operator, parts)
     if max(-found[0], found[1]) >= LARGEST:
-        raise Unread("numbers of more than 64 bits")
+        raise UnsupportedConstraint("numbers of more than 64 bits")
     return found
 
 
@@ -244,14 +244,14 @@ def _bounds_of_call(operator: str, parts: list[tuple[int, int]]) -> tuple[int, i
     if operator in ("div", "mod"):
         return -size, size
     if other_low < 0 or other_high * size.bit_length() > LARGEST.bit_length() * 2:
-        raise Unread("a power of more than 64 bits, or with a negative exponent")
+        raise UnsupportedConstraint("a power of more than 64 bits, or with a negative exponent")
     return -(size**other_high) if low < 0 else 0, max(1, size**other_high)
 
 
 def _product_bounds(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     corners = [a * b for a in one for b in other]
     if max(map(abs, corners)) >= LARGEST:
-        raise Unread("numbers of more than 64 bits")
+        raise UnsupportedConstraint("numbers of more than 64 bits")
     return min(corners), max(corners)
 
 
@@ -264,6 +264,6 @@ def evaluate(expression: Expression, columns: Sequence[Integers]) -> Integers:
     check_deadline()
     parts = [evaluate(part, columns) for part in expression.arguments]
     if expression.operator in ("div", "mod") and not parts[1].all():
-        raise Unread("a division that may be by zero")
+        raise UnsupportedConstraint("a division that may be by zero")
     found: Integers = np.asarray(OPERATORS[expression.operator][2](parts)).astype(np.int64, copy=False)
     return found

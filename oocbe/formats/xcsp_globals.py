@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
+from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, UnsupportedConstraint, call, constant, variable
 from oocbe.formats.xcsp_reading import Reading
 from oocbe.formats.xcsp_relations import Condition
 from oocbe.formats.xcsp_variables import read_tuples
@@ -87,7 +87,7 @@ def presences(reading: Reading, listed: Sequence[Expression]) -> list[Expression
         for value in reading.relations.tables.values(v).tolist():
             values.setdefault(value, []).append(v)
     if sum(map(len, values.values())) > MOST_PAIRS:
-        raise Unread(f"more than {MOST_PAIRS:,} values of its variables")
+        raise UnsupportedConstraint(f"more than {MOST_PAIRS:,} values of its variables")
     return [
         call("or", *(call("eq", variable(v), constant(value)) for v in owners))
         for value, owners in values.items()
@@ -137,7 +137,7 @@ def differ(reading: Reading, listed: Sequence[Expression], excepted: set[int]) -
     scope = [part if len(part.scope) < 2 else variable(reading.relations.value_of(part)) for part in listed]
     sizes = [len(reading.relations.tables.values(v)) for part in scope for v in part.scope]
     if len(scope) * sum(sizes) // 2 > MOST_PAIRS:
-        raise Unread(f"more than {MOST_PAIRS:,} pairs of values")
+        raise UnsupportedConstraint(f"more than {MOST_PAIRS:,} pairs of values")
     free = [constant(value) for value in sorted(excepted)]
     for one, other in itertools.combinations(scope, 2):
         differ = call("ne", one, other)
@@ -222,7 +222,7 @@ def _place_of_extremum(operator: str) -> Callable[[Reading], None]:
         if rank not in ("any", "first", "last"):
             raise reading.element.error(f"found the rank {rank[:40]!r}, expected any, first or last")
         if len(listed) > MOST_LISTED_ARGUMENTS:
-            raise Unread(f"more than {MOST_LISTED_ARGUMENTS:,} expressions")
+            raise UnsupportedConstraint(f"more than {MOST_LISTED_ARGUMENTS:,} expressions")
         extremum = variable(reading.relations.value_of(call(operator, *listed)))
         has_it = [call("eq", part, extremum) for part in listed]
         meets = [condition.of(constant(place)) for place in range(len(listed))]
@@ -243,7 +243,7 @@ def _element(reading: Reading) -> None:
     index = reading.element.child("index")
     rank = "any" if index is None else index.attributes.get("rank", "any")
     if rank != "any":
-        raise Unread(f"the rank {rank}")
+        raise UnsupportedConstraint(f"the rank {rank}")
     if reading.element.child("matrix") is not None:
         _matrix_element(reading, condition)
         return
@@ -276,7 +276,7 @@ def _select(
 ) -> None:
     """The cell that indices choose meets a condition; cells : of an array of the shape, the last index fastest."""
     if len(cells) > MOST_PAIRS:
-        raise Unread(f"more than {MOST_PAIRS:,} cells")
+        raise UnsupportedConstraint(f"more than {MOST_PAIRS:,} cells")
     for own, first, size in zip(indices, firsts, shape, strict=True):
         reading.post(call("in", own, *map(constant, range(first, first + size))))
     if all(part.operator == CONSTANT for part in cells):
@@ -294,7 +294,7 @@ def _channel(reading: Reading) -> None:
     reading.only("list", "value")
     lists = reading.lists or [reading.element]
     if len(lists) > 2:
-        raise Unread("more than two lists")
+        raise UnsupportedConstraint("more than two lists")
     scopes = [reading.expressions(own) for own in lists]
     firsts = [reading.first_index(own) for own in lists]
     value = reading.element.child("value")
@@ -305,7 +305,7 @@ def _channel(reading: Reading) -> None:
         reading.post(call("in", chosen, *(constant(firsts[0] + place) for place in range(len(scopes[0])))))
         return
     if len(scopes[0]) * len(scopes[-1]) > MOST_PAIRS:
-        raise Unread(f"more than {MOST_PAIRS:,} pairs of variables")
+        raise UnsupportedConstraint(f"more than {MOST_PAIRS:,} pairs of variables")
     sides = [(scopes[0], firsts[0]), (scopes[-1], firsts[-1])]
     (short, first), (long, first_of_long) = sorted(sides, key=lambda side: len(side[0]))
     connective = "iff" if len(short) == len(long) else "imp"
@@ -337,12 +337,12 @@ def _cumulative(reading: Reading) -> None:
     condition = reading.condition()
     # What is used rises only where a task starts; where it has to be exact or high, every time would count.
     if condition.operator not in ("lt", "le"):
-        raise Unread(f"the condition {condition.operator}")
+        raise UnsupportedConstraint(f"the condition {condition.operator}")
     if any(_values(reading, _single(reading, own))[0] < 0 for own in (*lengths, *heights)):
-        raise Unread("lengths or heights that may be negative")
+        raise UnsupportedConstraint("lengths or heights that may be negative")
     times = sorted({t for part in starts for t in _values(reading, part)})
     if len(times) * len(starts) > MOST_TIMES:
-        raise Unread(f"{len(times):,} times of {len(starts):,} tasks")
+        raise UnsupportedConstraint(f"{len(times):,} times of {len(starts):,} tasks")
     for time in times:
         now = constant(time)
         terms = []

@@ -22,7 +22,7 @@ from oocbe.formats.xcsp_expressions import (
     VARIABLE,
     Expression,
     Malformed,
-    Unread,
+    UnsupportedConstraint,
     call,
     constant,
     parse,
@@ -106,7 +106,7 @@ class Gathered:
 
     def new_variable(self, *_: object) -> NoReturn:
         """Unread: where the constraint does not hold, such a variable, or a walk's states, would have any value."""
-        raise Unread("a variable for its truth")
+        raise UnsupportedConstraint("a variable for its truth")
 
     walk = new_variable
 
@@ -119,7 +119,7 @@ def is_reified(element: Element) -> bool:
 def has_a_row(scope: Sequence[int], rows: NDArray[np.int64]) -> Expression:
     """The constraint that some variables have the values of one of some rows, int64 (rows, variables)."""
     if len(rows) > MOST_ROWS:
-        raise Unread(f"a variable for its truth, and {len(rows):,} rows")
+        raise UnsupportedConstraint(f"a variable for its truth, and {len(rows):,} rows")
     equal = [
         [call("eq", variable(v), constant(value)) for v, value in zip(scope, row, strict=True) if value != STAR]
         for row in rows.tolist()
@@ -164,18 +164,18 @@ class Reading:
         """Unread unless all children have one of some names, and their attributes do not change what they mean."""
         for child in self.element.children:
             if child.tag not in tags:
-                raise Unread(f"<{child.tag}>")
+                raise UnsupportedConstraint(f"<{child.tag}>")
         for owner in (self.element, *self.element.children):
             for key in owner.attributes:
                 if key not in (*attributes, *PLAIN_ATTRIBUTES):
-                    raise Unread(f"the attribute {key}")
+                    raise UnsupportedConstraint(f"the attribute {key}")
 
     @property
     def list_element(self) -> Element:
         """The list of the constraint, which may be all that it has; Unread where there are several."""
         lists = self.lists
         if len(lists) > 1:
-            raise Unread("several lists")
+            raise UnsupportedConstraint("several lists")
         return lists[0] if lists or self.element.children else self.element
 
     @property
@@ -232,7 +232,7 @@ class Reading:
         """Expressions of a list: variables, constants, calls; Unread where something else is in it."""
         element = self._element(where)
         if element.children:
-            raise Unread(f"<{element.children[0].tag}> in <{element.tag}>")
+            raise UnsupportedConstraint(f"<{element.children[0].tag}> in <{element.tag}>")
         found: list[Expression] = []
         for word in self.words(element):
             found += self.of_word(element, word)
@@ -263,7 +263,7 @@ class Reading:
         found = self.expressions(where)
         for part in found:
             if part.operator != VARIABLE:
-                raise Unread("constants among variables" if part.operator == CONSTANT else "expressions")
+                raise UnsupportedConstraint("constants among variables" if part.operator == CONSTANT else "expressions")
         return [part.value for part in found]
 
     def _repeated(self, element: Element) -> Iterator[tuple[int | str, int]]:
@@ -283,7 +283,7 @@ class Reading:
         found: list[int] = []
         for word, times in self._repeated(element):
             if isinstance(word, int) or word[:1].isalpha():
-                raise Unread(f"variables as {element.tag}")
+                raise UnsupportedConstraint(f"variables as {element.tag}")
             found += [read_integer(element, word)] * times
         return found
 

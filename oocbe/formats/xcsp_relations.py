@@ -29,7 +29,7 @@ from oocbe.formats.xcsp_expressions import (
     VARIABLE,
     Expression,
     Integers,
-    Unread,
+    UnsupportedConstraint,
     bounds_of,
     call,
     constant,
@@ -77,7 +77,7 @@ class RelationTables:
         shape = tuple(map(len, values))
         self._evaluated += math.prod(shape)
         if self._evaluated > MOST_EVALUATED:
-            raise Unread(f"expressions that have more than {MOST_EVALUATED:,} assignments together")
+            raise UnsupportedConstraint(f"expressions that have more than {MOST_EVALUATED:,} assignments together")
         columns = np.ix_(*values) if values else ()
         return np.broadcast_to(evaluate(template, columns), shape)
 
@@ -85,7 +85,7 @@ class RelationTables:
         """Keep the rows of a table for all instances; Unread where those of all tables are too many."""
         self._listed += rows.size
         if self._listed > MOST_LISTED:
-            raise Unread(f"tables of more than {MOST_LISTED:,} values together")
+            raise UnsupportedConstraint(f"tables of more than {MOST_LISTED:,} values together")
         self._tables[key] = np.ascontiguousarray(rows), allowed
 
     def add_table(self, expression: Expression) -> None:
@@ -177,7 +177,7 @@ class Sums:
         if key not in self._products:
             values = domain.values if is_plain else self.tables.evaluate(expression, [domain.values])
             if abs(factor) * max(1, abs(int(values.min())), abs(int(values.max()))) > INT64.max:
-                raise Unread("a coefficient times a value of more than 64 bits")
+                raise UnsupportedConstraint("a coefficient times a value of more than 64 bits")
             self._products[key] = factor * values
         return self._products[key]
 
@@ -201,9 +201,9 @@ class Sums:
         """A linear constraint; Unread where numbers leave 64 bits or are too many."""
         self._coefficients += sum(map(len, columns.values()))
         if self._coefficients > MOST_COEFFICIENTS:
-            raise Unread(f"more than {MOST_COEFFICIENTS:,} values of variables in sums")
+            raise UnsupportedConstraint(f"more than {MOST_COEFFICIENTS:,} values of variables in sums")
         if not INT64.min < capacity < INT64.max:
-            raise Unread("a right-hand side of more than 64 bits")
+            raise UnsupportedConstraint("a right-hand side of more than 64 bits")
         self.linear.append(LinearConstraint(tuple(columns), tuple(columns.values()), capacity, name))
 
 
@@ -219,7 +219,7 @@ def add_column(columns: Columns, v: int, column: Integers) -> None:
         columns[v] = column
         return
     if max(int(np.abs(known).max()), int(np.abs(column).max())) >= LARGEST:
-        raise Unread("a coefficient times a value of more than 64 bits")
+        raise UnsupportedConstraint("a coefficient times a value of more than 64 bits")
     columns[v] = known + column
 
 
@@ -461,7 +461,7 @@ class Relations:
         if key not in self._domains:
             self._domains[key] = Domain.of(values)
         if len(self.variables.variables) >= MOST_VARIABLES:
-            raise Unread(f"more than {MOST_VARIABLES:,} variables")
+            raise UnsupportedConstraint(f"more than {MOST_VARIABLES:,} variables")
         return self.variables.add(name, self._domains[key])
 
     def _splits(self, expression: Expression) -> bool:
@@ -487,7 +487,7 @@ class Relations:
         made = call(operator, *(variable(self.value_of(part)) if part.scope else part for part in parts))
         if made == expression:
             cells = self.tables.cells(expression)
-            raise Unread(f"{operator} over {len(expression.scope)} variables with {cells:,} assignments")
+            raise UnsupportedConstraint(f"{operator} over {len(expression.scope)} variables with {cells:,} assignments")
         return made
 
     def _difference(self, expression: Expression) -> Expression | None:
@@ -504,7 +504,7 @@ class Relations:
     def _value_of_sum(self, expression: Expression, columns: Columns, offset: int) -> int:
         low, count = offset + sum(int(column.min()) for column in columns.values()), length(columns)
         if count > MOST_SUMS:
-            raise Unread(f"a sum of {count:,} values within an expression")
+            raise UnsupportedConstraint(f"a sum of {count:,} values within an expression")
         made = self._make(expression, np.arange(low, low + count, dtype=np.int64))
         self.sums.compare("eq", {**columns, made: -self.tables.values(made)}, offset, "value of an expression")
         return made
@@ -535,7 +535,7 @@ class Relations:
             return 0 if evaluate(template, [np.array(total + offset)]) else math.inf
 
         if sum(int(np.abs(column).max()) for column in columns.values()) >= LARGEST:
-            raise Unread("numbers of more than 64 bits")
+            raise UnsupportedConstraint("numbers of more than 64 bits")
         with self._walking():
             self._walks.weighted_sum(name, tuple(columns), [column.tolist() for column in columns.values()], price)
 
@@ -547,7 +547,7 @@ class Relations:
         try:
             yield
         except UnsupportedError as error:
-            raise Unread(str(error)) from None
+            raise UnsupportedConstraint(str(error)) from None
         made = len(self._walks.sizes) - len(self.variables.variables)
         for place in range(-made, 0):
             self.add_variable(self._walks.names[place], np.arange(self._walks.sizes[place], dtype=np.int64))

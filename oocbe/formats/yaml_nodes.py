@@ -25,7 +25,7 @@ Scalar = str | int | float | bool | None
 
 
 @dataclass(eq=False)
-class Node:
+class YamlNode:
     """A mapping, a sequence or a plain value.
 
     file, line : where it begins. kind : ``mapping``, ``list`` or ``value``.
@@ -38,8 +38,8 @@ class Node:
     kind: str
     text: str = ""
     is_plain: bool = True
-    items: list[Node] = field(default_factory=list)
-    pairs: list[tuple[Node, Node]] = field(default_factory=list)
+    items: list[YamlNode] = field(default_factory=list)
+    pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
 
     def error(self, message: str) -> FormatError:
         """The error to raise about it."""
@@ -61,7 +61,7 @@ class Node:
         """Whether nothing is written where a mapping or list may be."""
         return self.kind == "value" and self.scalar is None
 
-    def mapping(self, what: str, known: Iterable[str] | None = None) -> dict[str, Node]:
+    def mapping(self, what: str, known: Iterable[str] | None = None) -> dict[str, YamlNode]:
         """A mapping's nodes by key, empty where nothing is written; FormatError unless keys are among the known ones.
 
         what : the mapping, for messages. known : None where any key may be.
@@ -70,7 +70,7 @@ class Node:
             return {}
         if self.kind != "mapping":
             raise self.error(f"found {self.shown()}, expected {what}, a mapping")
-        found: dict[str, Node] = {}
+        found: dict[str, YamlNode] = {}
         for key, value in self.pairs:
             if key.kind != "value":
                 raise key.error(f"found {key.shown()} as a key of {what}, expected a name")
@@ -81,7 +81,7 @@ class Node:
             found[key.text] = value
         return found
 
-    def sequence(self, what: str) -> list[Node]:
+    def sequence(self, what: str) -> list[YamlNode]:
         """A list's nodes; empty where nothing is written."""
         if self.is_empty:
             return []
@@ -112,7 +112,7 @@ class Node:
         return found
 
 
-def parse_yaml(file: Text) -> Node:
+def parse_yaml(file: Text) -> YamlNode:
     """The root of a file; FormatError with the line where it is no YAML, or has what is not read."""
     import yaml  # only for files of this format
 
@@ -128,10 +128,10 @@ def parse_yaml(file: Text) -> Node:
         raise FormatError(file.path, None, f"no YAML: {error}") from None
 
 
-def _root(file: Text, events: Iterator[Any]) -> Node:
-    inside: list[Node] = []
-    waiting: list[Node | None] = []  # for each mapping or list that is open, the key whose value comes next
-    root: Node | None = None
+def _root(file: Text, events: Iterator[Any]) -> YamlNode:
+    inside: list[YamlNode] = []
+    waiting: list[YamlNode | None] = []  # for each mapping or list that is open, the key whose value comes next
+    root: YamlNode | None = None
     for event in looked(events, LOOK_STEP):
         kind = type(event).__name__
         line = event.start_mark.line + 1
@@ -143,9 +143,9 @@ def _root(file: Text, events: Iterator[Any]) -> Node:
             continue
         _refuse_names(file, line, event, kind)
         if kind == "ScalarEvent":
-            node = Node(file, line, "value", event.value, event.implicit[0])
+            node = YamlNode(file, line, "value", event.value, event.implicit[0])
         else:
-            node = Node(file, line, "mapping" if kind == "MappingStartEvent" else "list")
+            node = YamlNode(file, line, "mapping" if kind == "MappingStartEvent" else "list")
         if not inside:
             if root is not None:
                 raise FormatError(file.path, line, "found a second document, expected the end of the file")

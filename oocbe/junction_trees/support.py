@@ -195,7 +195,7 @@ def clique_rows(
         row_bytes = len(clique.variables) * kind.itemsize + 4 * len(wanted) + 16
         # While a join grows its arrays, rows are in the old arrays and in new ones of twice the length.
         most_rows = left // max(ROW_BYTES, 3 * row_bytes)
-        values, numbers, groups, finished = Join(clique, joined, wanted, sizes, kind).rows(most_rows)
+        values, numbers, groups, finished = CliqueJoin(clique, joined, wanted, sizes, kind).rows(most_rows)
         if not finished:
             raise ResourceError(too_large)
         left -= values.shape[1] * max(ROW_BYTES, row_bytes)
@@ -265,7 +265,7 @@ def trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
     return 4 * cells
 
 
-class Join:
+class CliqueJoin:
     """The join of a clique's tables: :func:`oocbe.junction_trees.kernels.cpu.clique_rows.walk` with its arguments.
 
     tries : of the tables. listed : those whose row numbers are wanted. kind : dtype of value indices.

@@ -51,7 +51,7 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True)
-class Held(Columns):
+class ArrowColumns(Columns):
     """A pyarrow.Table."""
 
     data: Any
@@ -129,7 +129,7 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
             whole = pyarrow().concat_tables(parts, promote_options="permissive")
         except (pyarrow().ArrowInvalid, pyarrow().ArrowTypeError) as error:
             raise ModelError(f"{source}: the files have different columns: {error}") from None
-        return Held(whole, str(source))
+        return ArrowColumns(whole, str(source))
     from pyarrow import compute, csv
 
     source, ((kind, compression),) = names[0], kinds
@@ -153,7 +153,7 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
             has_text = not compute.all(empty).as_py()
             left = compute.if_else(empty, None, column) if has_text else pyarrow().nulls(len(column))
             data = data.set_column(place, data.column_names[place], left)
-    return Held(data, str(source))
+    return ArrowColumns(data, str(source))
 
 
 Source: TypeAlias = str | Path | Sequence[str | Path]
@@ -342,7 +342,7 @@ class ColumnSource:
     @cached_property  # of many files, it reads the end of each
     def rows(self) -> int | None:
         """Number of rows, with missing entries, too; None if it is not known before they are read."""
-        if isinstance(self.data, Held):
+        if isinstance(self.data, ArrowColumns):
             return int(self.data.data.num_rows)
         files = self.data.metadata()
         return None if files is None else sum(file.num_rows for file in files)
@@ -395,7 +395,7 @@ class ColumnSource:
         none = arrow.schema([self.data.schema.field(name) for name in own]).empty_table()
         columns = {name: column for name, column in self.columns.items() if column in own}
         keys = {name: key for name, key in self.keys.items() if key[0] in columns}
-        data = Held(arrow.Table.from_batches(parts) if parts else none, self.what)
+        data = ArrowColumns(arrow.Table.from_batches(parts) if parts else none, self.what)
         return replace(self, data=data, columns=columns, keys=keys)
 
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS, beside: Sequence[str] = ()) -> Iterator[Any]:
@@ -476,8 +476,8 @@ def source_of(
     """
     paths = given if isinstance(given, list | tuple) else [given]
     data: Columns = given
-    if not isinstance(given, Query | Held):
-        data = _stored(given) if all(isinstance(p, str | Path) for p in paths) else Held(arrow_table(given))
+    if not isinstance(given, Query | ArrowColumns):
+        data = _stored(given) if all(isinstance(p, str | Path) for p in paths) else ArrowColumns(arrow_table(given))
     columns: dict[str, str] = {}
     for column in data.schema.names:
         name = (rename or {}).get(column, column)

@@ -22,10 +22,10 @@ import oocbe
 from oocbe.api import facade
 from oocbe.bounds.bound_tree import SCALE, BoundSearch
 from oocbe.certificates import proofs
-from oocbe.certificates.cost_shifting import Effort, Part, _chosen, shifts_of
+from oocbe.certificates.cost_shifting import Effort, ScopeCosts, _chosen, shifts_of
 from oocbe.certificates.cutting_planes import CuttingPlanes, Line, Sum
 from oocbe.certificates.making import Maker
-from oocbe.certificates.opb import Formula
+from oocbe.certificates.opb import PseudoBooleanFormula
 from oocbe.certificates.proofs import ProofTask
 from oocbe.certificates.veripb import ProofWriter
 from oocbe.cli.main import app
@@ -49,17 +49,17 @@ ROOT = Path(__file__).parents[2]
 DAILY = ROOT / "examples" / "daily.spot"
 
 
-def formula_of(seed: int) -> tuple[Formula, dict[str, Any]] | None:
+def formula_of(seed: int) -> tuple[PseudoBooleanFormula, dict[str, Any]] | None:
     """A random problem as a formula; None where its costs have too many decimals."""
     description = random_description(random.Random(seed), ("min-sum", "max-sum"), most=300)
     try:
-        return Formula(problem_of(description)), description
+        return PseudoBooleanFormula(problem_of(description)), description
     except UnsupportedError as error:
         assert "decimals" in str(error)
         return None
 
 
-def proof_of(formula: Formula, seed: int, assignment: tuple[int, ...] | None) -> str:
+def proof_of(formula: PseudoBooleanFormula, seed: int, assignment: tuple[int, ...] | None) -> str:
     """A proof along a random order."""
     order = list(range(len(formula.problem.variables)))
     random.Random(seed).shuffle(order)
@@ -162,7 +162,7 @@ def test_steps_of_a_certificate_prove_what_they_say(seed: int, monkeypatch: pyte
 def test_a_clique_is_derived_from_pairs_and_from_values_of_one_variable() -> None:
     pairs = tuple(itertools.combinations(range(5), 2))
     conflicts = tuple(Constraint(pair, np.array([[1, 1], [1, 2]])) for pair in pairs)
-    formula = Formula(Problem(tuple(Variable(str(v), 4) for v in range(5)), (), conflicts))
+    formula = PseudoBooleanFormula(Problem(tuple(Variable(str(v), 4) for v in range(5)), (), conflicts))
     lines = [f"pseudo-Boolean proof version 2.0\nf {formula.constraints}\n"]
 
     def derive(text: str) -> int:
@@ -361,7 +361,7 @@ def test_functions_over_copies_of_a_variable_are_moved_to_it(tmp_path: Path, mon
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
     for seed in range(examples(2)):
         problem, pairs = linked(seed, 3, 8), {*itertools.combinations(range(0, 6, 2), 2)}
-        formula = Formula(problem)
+        formula = PseudoBooleanFormula(problem)
         assert formula.copies == {1, 3, 5} and {table.scope for table in formula.tables} == pairs
         found = shifts_of(formula, formula.forbidden, 0, Effort())
         assert found is not None and set(found.parts) == pairs
@@ -388,7 +388,7 @@ def test_chains_of_copies_are_moved_to_one_variable(seed: int, tmp_path: Path) -
         functions.append(Function.from_array(scope, generator.integers(0, 9, [sizes[v] for v in scope])))
     variables = tuple(Variable(str(v), size) for v, size in enumerate(sizes))
     problem = Problem(variables, tuple(functions), tuple(constraints))
-    formula, best = Formula(problem), oocbe.solve(problem).assignment
+    formula, best = PseudoBooleanFormula(problem), oocbe.solve(problem).assignment
     assert formula.copies
     for effort in (None, Effort()):
         lines: list[str] = []
@@ -475,7 +475,7 @@ def test_search_takes_numbers_beyond_the_range_of_the_solver_of_linear_programs(
 
 
 def test_search_of_a_proof_ends_at_its_memory_or_number_of_nodes(tmp_path: Path) -> None:
-    formula = Formula(frequencies(0, 6, 16))
+    formula = PseudoBooleanFormula(frequencies(0, 6, 16))
     best = oocbe.solve(formula.problem).assignment
     assert best is not None
     most = formula.solution(best)[1] - 1
@@ -488,7 +488,7 @@ def test_search_of_a_proof_ends_at_its_memory_or_number_of_nodes(tmp_path: Path)
 
 def test_search_refutes_a_variable_without_values() -> None:
     problem = random_costs(0, 5, 3, 2, 6)
-    formula = Formula(replace(problem, constraints=(Constraint((0,), np.arange(3).reshape(3, 1)),)))
+    formula = PseudoBooleanFormula(replace(problem, constraints=(Constraint((0,), np.arange(3).reshape(3, 1)),)))
     lines: list[str] = []
     ProofWriter(formula, lines.append, None, effort=Effort()).write(None)
     claim = checker().check(io.StringIO("".join(formula.lines())), io.StringIO("".join(lines)))
@@ -499,7 +499,7 @@ def test_bound_of_the_root_is_proven_where_the_search_ends(monkeypatch: pytest.M
     monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
     monkeypatch.setattr("oocbe.certificates.cost_shifting.LATER", 0)
     for seed, is_solved in itertools.product(range(examples(4)), (True, False)):
-        formula = Formula(random_costs(seed, 10, 3, 2, 45))
+        formula = PseudoBooleanFormula(random_costs(seed, 10, 3, 2, 45))
         best = oocbe.solve(formula.problem).assignment if is_solved else None
         most = sum(formula.objective.values()) if best is None else formula.solution(best)[1] - 1
         found = shifts_of(formula, formula.forbidden, most, Effort())
@@ -778,7 +778,7 @@ def test_multipliers_of_limits_follow_from_functions_of_any_arity(tmp_path: Path
         functions.append(Function(scope, [[0] * len(scope)], [int(generator.integers(5, 50))], 0))
     budget = LinearConstraint(tuple(range(16)), (np.array([0, 1]),) * 16, 3)
     problem = Problem(tuple(Variable(str(v), 2) for v in range(16)), tuple(functions), (), (budget,))
-    formula, best = Formula(problem), oocbe.solve(problem)
+    formula, best = PseudoBooleanFormula(problem), oocbe.solve(problem)
     found = shifts_of(formula, formula.forbidden, int(best.value or 0) - 1, Effort())
     assert found is not None and found.tree is not None and found.root.bound > found.scale * int(best.value or 0) // 2
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
@@ -798,7 +798,7 @@ def test_a_linear_program_of_tuples_is_made_only_where_time_is_left(monkeypatch:
     monkeypatch.setattr(BoundSearch, "_multipliers", watched)
     costs = random_costs(0, 20, 10, 2, 60)
     budget = LinearConstraint(tuple(range(20)), (np.arange(10),) * 20, 90)
-    formula = Formula(replace(costs, linear_constraints=(budget,)))
+    formula = PseudoBooleanFormula(replace(costs, linear_constraints=(budget,)))
     for seconds, takes_part in ((0.0, False), (1e4, True)):
         monkeypatch.setattr("oocbe.bounds.bound_tree.MOST_NUMBERS", 0)
         shifts_of(formula, formula.forbidden, 100, Effort(working_time() + seconds))
@@ -808,7 +808,7 @@ def test_a_linear_program_of_tuples_is_made_only_where_time_is_left(monkeypatch:
 def test_costs_beyond_the_limit_leave_out_no_search(tmp_path: Path) -> None:
     problem = random_costs(0, 10, 3, 2, 45)
     dear = (replace(f, values=np.where(f.values >= 19, 10**12, f.values)) for f in problem.functions)
-    formula = Formula(replace(problem, functions=tuple(dear)))
+    formula = PseudoBooleanFormula(replace(problem, functions=tuple(dear)))
     best = oocbe.solve(formula.problem).assignment
     assert best is not None and sum(formula.objective.values()) > 2**44
     lines: list[str] = []
@@ -818,12 +818,12 @@ def test_costs_beyond_the_limit_leave_out_no_search(tmp_path: Path) -> None:
 
 
 def test_functions_of_dense_variables_take_part_where_not_all_do() -> None:
-    core, parts = itertools.combinations(range(5), 2), dict[tuple[int, ...], Part]()
+    core, parts = itertools.combinations(range(5), 2), dict[tuple[int, ...], ScopeCosts]()
     for pair in [(v, v + 1) for v in range(5, 40)] + [(0, 39), *core]:
-        parts[pair] = Part({(a, a): [(7, "x", 1)] for a in range(3)}, {})
+        parts[pair] = ScopeCosts({(a, a): [(7, "x", 1)] for a in range(3)}, {})
     assert len(_chosen(parts, [3] * 41, math.inf, 8)) == len(parts)
     assert {*_chosen(parts, [3] * 41, 90, 8)} == {*itertools.combinations(range(5), 2)}
-    parts[0, 1, 2, 3] = Part({(a,) * 4: [(7, "x", 1)] for a in range(3)}, {})
+    parts[0, 1, 2, 3] = ScopeCosts({(a,) * 4: [(7, "x", 1)] for a in range(3)}, {})
     # A function of 81 rows, too large by itself or beside others, leaves the rows to what fits.
     assert [len(_chosen(parts, [3] * 41, most, 8)) for most in (80, 90)] == [8, 10]
 

@@ -50,7 +50,7 @@ def test_chunks_are_the_same(cuda, rows):
     """Columns of all kinds at once, more than one launch takes."""
     import cupy as cp
 
-    from oocbe.kernels.cuda.packing.bit_pack import MOST_PARTS, Column, Measured
+    from oocbe.kernels.cuda.packing.bit_pack import MOST_PARTS, DeviceColumn, Measured
 
     made = [
         (f"{name} of {dtype}", column)
@@ -60,7 +60,9 @@ def test_chunks_are_the_same(cuda, rows):
     ]
     assert len(made) > MOST_PARTS
     chunks = [checked(encode(column).tobytes(), len(column), column.itemsize) for _, column in made]
-    measured = Measured([Column(cp.asarray(c), rotation) for (_, c), (_, rotation) in zip(made, chunks, strict=True)])
+    measured = Measured(
+        [DeviceColumn(cp.asarray(c), rotation) for (_, c), (_, rotation) in zip(made, chunks, strict=True)]
+    )
     found = zip(made, chunks, measured.summaries(), measured.packed(), strict=True)
     for (name, column), (expected, _), summary, chunk in found:
         assert chunk.get().tobytes() == expected.tobytes(), name
@@ -77,10 +79,10 @@ def test_chunks_are_the_same(cuda, rows):
 def test_any_number_of_columns(cuda, parts):
     import cupy as cp
 
-    from oocbe.kernels.cuda.packing.bit_pack import Column, Measured, Wanted, unpack
+    from oocbe.kernels.cuda.packing.bit_pack import DeviceColumn, Measured, Wanted, unpack
 
     made = [np.arange(number, 1500 + 7 * number, dtype=np.int64) ** 2 for number in range(parts)]
-    measured = Measured([Column(cp.asarray(column), 0) for column in made])
+    measured = Measured([DeviceColumn(cp.asarray(column), 0) for column in made])
     chunks = measured.packed()
     out = [cp.empty(len(column), np.int64) for column in made]
     unpack([Wanted(chunk, len(o), o, 0) for chunk, o in zip(chunks, out, strict=True)])
@@ -92,9 +94,9 @@ def test_any_number_of_columns(cuda, parts):
 def test_extents_at_both_ends_of_the_range(cuda):
     import cupy as cp
 
-    from oocbe.kernels.cuda.packing.bit_pack import Column, Measured
+    from oocbe.kernels.cuda.packing.bit_pack import DeviceColumn, Measured
 
     info = np.iinfo(np.int64)
     cases = [[info.max], [info.min], [info.min, info.max], [0, -1], [info.max] * 3000, [info.min] * 3000]
-    measured = Measured([Column(cp.asarray(np.array(case, dtype=np.int64)), 0) for case in cases])
+    measured = Measured([DeviceColumn(cp.asarray(np.array(case, dtype=np.int64)), 0) for case in cases])
     assert [summary.extent for summary in measured.summaries()] == [(min(case), max(case)) for case in cases]

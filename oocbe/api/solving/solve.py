@@ -53,7 +53,7 @@ from oocbe.errors import (
 from oocbe.execution.cluster.workers import read_by_workers, read_since
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
+from oocbe.model.results.progress_curve import BucketDone, ConstraintUse, KnownAt, Removed
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.machine import peak_memory
@@ -235,7 +235,7 @@ class History:
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
             read_by_workers=read_since(self._read_before),
-            linear=tuple(Consumption(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
+            linear=tuple(ConstraintUse(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
             propagation=Removed(sum(problem.sizes), sum(problem.sizes) - sum(left.sizes) - fixed, fixed),
             schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
         )

@@ -61,7 +61,7 @@ class Traversal:
 
 
 @dataclass
-class Cluster:
+class LogCluster:
     """A mini-bucket.
 
     variable : the eliminated one. scope : in elimination order, ``variable`` first.
@@ -101,7 +101,7 @@ class LogJoinGraph:
         if problem.linear_constraints:
             raise UnsupportedError(f"{problem.name}: linear constraints have no table of a join graph")
         self.sizes, self.maximised = problem.sizes, frozenset(maximised)
-        self.clusters: list[Cluster] = []
+        self.clusters: list[LogCluster] = []
         self.edges: list[Edge] = []
         self._position = {v: place for place, v in enumerate(order)}
         self._buckets: list[list[int]] = []
@@ -345,7 +345,7 @@ class LogJoinGraph:
                     else:
                         homes[number] = here
                 ordered = tuple(sorted(own, key=self._position.__getitem__))
-                self.clusters.append(Cluster(v, ordered, np.zeros(size)))
+                self.clusters.append(LogCluster(v, ordered, np.zeros(size)))
                 if here > first:
                     self._connect(here - 1, here, (v,))
                 if len(own) > 1:

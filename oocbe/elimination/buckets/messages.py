@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from oocbe.tables.layout import Layout
 
 
-class Held(Protocol):
+class AccountedMessage(Protocol):
     """Interface of an accounted message."""
 
     @property
@@ -56,7 +56,7 @@ class Held(Protocol):
         """Whether it is in a device's memory."""
 
 
-AnyHeld = TypeVar("AnyHeld", bound=Held)
+AnyHeld = TypeVar("AnyHeld", bound=AccountedMessage)
 
 
 class HeldMessages(Generic[AnyHeld]):

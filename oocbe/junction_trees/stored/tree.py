@@ -48,7 +48,7 @@ from oocbe.junction_trees.stored.folder import (
 )
 from oocbe.junction_trees.support import (
     Clique,
-    Join,
+    CliqueJoin,
     Trie,
     certain_rows,
     children_of,
@@ -284,7 +284,7 @@ class _Walker:
         self._starts = [0, *accumulate(self._sizes)][:-1]
         # One more table has the rows of the range.
         range_trie = Trie(clique.variables, np.full(sum(self._sizes), -1, dtype=np.int32), tuple(self._starts))
-        self._join = Join(clique, [range_trie, *tries], [1 + t for t in listed], sizes, kind)
+        self._join = CliqueJoin(clique, [range_trie, *tries], [1 + t for t in listed], sizes, kind)
         self.row_bytes = len(self._sizes) * kind.itemsize + 4 * len(listed) + 24  # of a row while it is made
 
     def ranges(

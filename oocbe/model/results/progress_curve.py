@@ -39,7 +39,7 @@ class BucketDone(NamedTuple):
     bytes: int
 
 
-class Consumption(NamedTuple):
+class ConstraintUse(NamedTuple):
     """Consumption of a linear constraint's capacity by an assignment."""
 
     name: str

@@ -11,7 +11,7 @@ from oocbe.model.photographs import Schedule
 from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, mebibytes
 from oocbe.model.results.progress_curve import (
     BucketDone,
-    Consumption,
+    ConstraintUse,
     KnownAt,
     PresolveStep,
     Removed,
@@ -97,7 +97,7 @@ class Result(Answer, Framed, Shown):
     anytime: tuple[KnownAt, ...] = ()
     buckets: tuple[BucketDone, ...] = ()
     orders_tried: int = 0
-    linear: tuple[Consumption, ...] = ()
+    linear: tuple[ConstraintUse, ...] = ()
     propagation: Removed | None = None
     presolve: tuple[PresolveStep, ...] = ()
     solvers: tuple[SolverShare, ...] = ()

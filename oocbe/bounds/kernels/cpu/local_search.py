@@ -330,7 +330,7 @@ def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
         state.used[model.linear[use]] += model.coefficients[at + c] - model.coefficients[at + a]
 
 
-class Settings(NamedTuple):
+class LocalSearchSettings(NamedTuple):
     """Parameters of the search.
 
     tenure : int, minimum tabu tenure of a value that a move leaves, in iterations; the maximum is twice that.

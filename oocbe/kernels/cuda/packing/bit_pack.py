@@ -84,7 +84,7 @@ def unpack(parts: Sequence[Wanted]) -> None:
         launch(kernel("bit_pack", "unpack_blocks"), blocks[-1], THREADS, sources, len(here))
 
 
-class Column(NamedTuple):
+class DeviceColumn(NamedTuple):
     """A column to pack, (rows,) on the device, not empty; rotated to the right in bits if unsigned."""
 
     items: Any
@@ -108,7 +108,7 @@ class ChunkSummary:
 class Measured:
     """Columns on the device, measured for packing; their summaries come to the host asynchronously."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[DeviceColumn]) -> None:
         self._columns = columns
         self._starts = _block_starts(-(-len(items) // BLOCK) for items, _ in columns)
         total = self._starts[-1]

@@ -40,7 +40,7 @@ _calls = Lock()
 
 
 @dataclass(frozen=True)
-class Buffers:
+class SortBuffers:
     """Input and output buffers of a sort.
 
     columns, payloads : two arrays each of a length, uint64, and uint32 or uint64; the first ones hold the rows.
@@ -67,13 +67,13 @@ def is_available() -> bool:
     return True
 
 
-def temporary_bytes(buffers: Buffers, shift: int, bits: int) -> int:
+def temporary_bytes(buffers: SortBuffers, shift: int, bits: int) -> int:
     """Temporary memory of :func:`radix_sort`, in bytes."""
     needed: int = _call(buffers, shift, bits, None)[0]
     return needed
 
 
-def radix_sort(buffers: Buffers, shift: int, bits: int, temporary: Any) -> Buffers:
+def radix_sort(buffers: SortBuffers, shift: int, bits: int, temporary: Any) -> SortBuffers:
     """Queue a stable sort by some bits of the column on CuPy's current stream.
 
     temporary : uint8, of at least :func:`temporary_bytes`.
@@ -83,10 +83,10 @@ def radix_sort(buffers: Buffers, shift: int, bits: int, temporary: Any) -> Buffe
         place = _call(buffers, shift, bits, temporary)[1]
     if place == 0:
         return buffers
-    return Buffers(buffers.columns[::-1], buffers.payloads[::-1], buffers.to_and_fro)
+    return SortBuffers(buffers.columns[::-1], buffers.payloads[::-1], buffers.to_and_fro)
 
 
-def _call(buffers: Buffers, shift: int, bits: int, temporary: Any | None) -> tuple[int, int]:
+def _call(buffers: SortBuffers, shift: int, bits: int, temporary: Any | None) -> tuple[int, int]:
     """Bytes of temporary memory, and the index of the buffer with the sorted rows."""
     sort = _compiled(int(cupy().cuda.Device().compute_capability), buffers.payloads[0].dtype.itemsize)
     columns: list[Any] = [_Lent(array) for array in buffers.columns]
@@ -187,7 +187,7 @@ def _sort_column(column: Any, payload: Any, ranges: Sequence[BitRange], own: boo
     to_and_fro = len(ranges) > 1
     columns = [column if own or not to_and_fro else column.copy(), cupy().empty_like(column)]
     payloads = [payload.copy() if to_and_fro else payload, cupy().empty_like(payload)]
-    buffers = Buffers(columns, payloads, to_and_fro)
+    buffers = SortBuffers(columns, payloads, to_and_fro)
     most = max(temporary_bytes(buffers, shift, bits) for _, shift, bits in ranges)
     temporary = cupy().empty(max(most, 1), dtype=np.uint8)
     for _, shift, bits in ranges:
