@@ -325,13 +325,15 @@ class DepthSearch(SubSolver):
             return
         if not program.solve(root, min(max(MOST_PROGRAM_SECONDS, spent), deadline.remaining)):
             return
-        if program.distance > (1 - LEAST_NEARER) * shared.root.distance:
-            return
         nearest = program.nearest.tolist()
         value = reduction.tables.evaluate(nearest)
         if value is not None:
             self._known.offer(value, reduction.complete(nearest), "linear program")
             self.take_in()
+        # Below the cutoff of now: of the distance of a poor incumbent an exact program gains a small share.
+        bound, raised = shared.root.threshold - shared.root.distance, root.threshold - program.distance
+        if raised - bound < LEAST_NEARER * (shared.upper - bound):
+            return
         if reduction is plain:
             self._program = program
             self._root()

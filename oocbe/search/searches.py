@@ -96,9 +96,7 @@ class Searches:
 
     def lay_out(self) -> None:
         """Add the searches that apply to the problem to the portfolio."""
-        if not self._is_open:
-            return
-        if not self._is_laid_out:
+        if self._is_open and not self._is_laid_out:
             self._is_laid_out = True
             self._add_searches()
 

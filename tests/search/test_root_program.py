@@ -13,12 +13,16 @@ from oocbe.bounds import row_tables
 from oocbe.bounds.row_reduction import Reduction, with_joint_tables
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search
+from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, laid_out
 from oocbe.search.root_program import RootProgram
+from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import anything, hidden_solution, optimum
-from tests.helpers.depth_searches import blank, check_solved, search
+from tests.helpers.depth_searches import NO_GAP, blank, check_solved, search, whole
 from tests.helpers.effort import examples
 from tests.search.test_depth_search import left_of_functions, network
 from tests.search.test_linear_in_search import limited
@@ -106,3 +110,25 @@ def test_searches_go_on_from_the_program_of_their_root(make, least_joined, monke
         check_solved(problem, known, searched)
         solved += sum(made)
     assert solved > examples(60) // 10
+
+
+def test_an_exact_program_closes_a_search_below_a_poor_incumbent(monkeypatch):
+    """Of pixels: its gain is small beside the distance of the incumbent, and its solution is the optimum."""
+    monkeypatch.setattr(depth_search, "PROGRAM_COLUMN_SECONDS", 0.0)
+    closed = 0
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        costs = random.integers(0, 100, size=(36, 3))
+        pairs = [(v, v + 1) for v in range(36) if v % 6 < 5] + [(v, v + 6) for v in range(30)]
+        functions = [Function.from_array((v,), own) for v, own in enumerate(costs)]
+        functions += [Function.from_array(pair, 40 * (1 - np.eye(3, dtype=np.int64))) for pair in pairs]
+        problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(36)), tuple(functions))
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
+        dearest = tuple(costs.argmax(axis=1).tolist())
+        known.offer(problem.evaluate(dearest), dearest, "the dearest values")
+        made = DepthSearch(whole(problem), known, 1 << 30)
+        made.work(0.0, Deadline())
+        is_open = not known.is_closed
+        made._solve_program(Deadline())
+        closed += is_open and known.is_closed
+    assert closed
