@@ -229,13 +229,12 @@ class DepthSearch(SubSolver):
         """Create the root, below an incumbent if one can be found."""
         known = self._known
         if known.value is None:
-            found = None
             try:
                 found = find_incumbent(known.problem, LOOK_SECONDS, iterations=LOOK_ITERATIONS)
             except TimeLimitError:
                 raise
             except OocbeError:
-                pass  # local search does not support every problem
+                found = None  # local search does not support every problem
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
         self._root()
@@ -257,7 +256,9 @@ class DepthSearch(SubSolver):
             left = [np.flatnonzero(own) for own in np.split(shared.root.state[: start[-1]] != REMOVED, start[1:-1])]
             if sum(map(len, left)) >= NARROWER * sum(self._tables.problem.sizes):
                 return
-            self._begin_over(replace(reduced(self._tables, left), before=self._reduction))
+            begin, narrower = self.worked, reduced(self._tables, left)
+            self.seconds -= self.worked - begin  # as the first reduction, it is not part of a head start
+            self._begin_over(replace(narrower, before=self._reduction))
 
     def _join(self) -> None:
         """Join functions if that raises the root's bound."""

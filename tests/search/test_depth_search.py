@@ -24,8 +24,9 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_tree, searches
+from oocbe.search import depth_search, depth_tree, searches, subsolver
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, Worker
 from oocbe.search.kernels.cpu.depth_first import (
@@ -432,7 +433,14 @@ def test_supply_is_for_linear_programs_first(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_values_that_the_first_assignment_rules_out_leave_the_search(seed, monkeypatch):
     problem, best = warehouses(12, 24, seed, 4)
-    nodes = []
+    nodes, waited, given = [], [0.0], depth_search.reduced
+
+    def slowly(*arguments):
+        waited[0] += 1000.0
+        return given(*arguments)
+
+    monkeypatch.setattr(depth_search, "reduced", slowly)
+    monkeypatch.setattr(subsolver, "working_time", lambda: working_time() + waited[0])
     for share in (0.0, depth_search.NARROWER):
         monkeypatch.setattr(depth_search, "NARROWER", share)
         known = SharedBounds(problem, NO_GAP, lambda *_: None)
@@ -442,6 +450,8 @@ def test_values_that_the_first_assignment_rules_out_leave_the_search(seed, monke
         nodes.append(made.nodes)
     assert made._reduction.before is not None
     assert nodes[1] < nodes[0]
+    assert waited[0]
+    assert made.seconds < 1000.0, "another reduction is no part of the head start, as the first"
 
 
 def test_supply_of_few_near_stores_is_searched_before_linear_programs():
