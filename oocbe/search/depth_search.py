@@ -70,6 +70,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 """Limits (seconds, iterations) of the initial local search for an incumbent. A better one prunes more at the root."""
 
+MANY_FUNCTIONS = 100
+"""Number of functions beyond which the root gives an assignment. Smaller problems are searched in about its time."""
+
 NARROWER = 0.5
 """Share of a problem's values that are left at the root below which it is reduced again."""
 
@@ -169,6 +172,13 @@ class DepthSearch(SubSolver):
             self._root_below()
             self._workers[0].take()
 
+    def _offer(self, reduction: Reduction, assignment: list[int], why: str) -> None:
+        """Offer an assignment of a reduced problem, which may violate a constraint."""
+        value = reduction.tables.evaluate(assignment)
+        if value is not None:
+            self._known.offer(value, reduction.complete(assignment), why)
+            self.take_in()
+
     def take_in(self) -> None:
         """Take a better incumbent found elsewhere: its values are tried first."""
         known, shared = self._known, self.shared
@@ -237,7 +247,10 @@ class DepthSearch(SubSolver):
                 found = None  # local search does not support every problem
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
-        self._root()
+        root = self._root()
+        if root.bound < root.need and len(root.network.function_start) > MANY_FUNCTIONS:
+            self._offer(self._reduction, root.nearest(), "dual ascent")
+            self._root_below()
         self._narrow()
         self._join()
         shared, blank = self.shared, self._blank
@@ -326,11 +339,7 @@ class DepthSearch(SubSolver):
             return
         if not program.solve(root, min(max(MOST_PROGRAM_SECONDS, spent), deadline.remaining)):
             return
-        nearest = program.nearest.tolist()
-        value = reduction.tables.evaluate(nearest)
-        if value is not None:
-            self._known.offer(value, reduction.complete(nearest), "linear program")
-            self.take_in()
+        self._offer(reduction, program.nearest.tolist(), "linear program")
         # Below the cutoff of now: of the distance of a poor incumbent an exact program gains a small share.
         bound, raised = shared.root.threshold - shared.root.distance, root.threshold - program.distance
         if raised - bound < LEAST_NEARER * (shared.upper - bound):

@@ -33,7 +33,7 @@ from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import Deadline, check_deadline
+from oocbe.runtime.deadline import Deadline, check_deadline, looked
 from oocbe.search.kernels.cpu.depth_first import (
     AFTER,
     BEFORE,
@@ -145,6 +145,21 @@ class Root:
         beside = (linear, node, self.bound, self.need, passes, RADIUS, rounds)
         self.bound = int(restore(self.network, *beside, np.zeros((0, AFTER + 1), dtype=np.int64)))
         self.state, self.stale = node.state.copy(), node.stale.copy()
+
+    def nearest(self) -> list[int]:
+        """The cheapest value of one variable after another, beside the values before it, by the functions over two
+        variables (Kolmogorov 2006)."""
+        network, state, chosen = self.network, self.state.astype(np.int64), list[int]()
+        start, begin, function, variable, message, table = (own.tolist() for own in (network[0], *network[3:8]))
+        for v in looked(range(len(start) - 1)):
+            size, costs = start[v + 1] - start[v], state[start[v] : start[v + 1]].copy()
+            for use in network.uses[network.use_start[v] : network.use_start[v + 1]].tolist():
+                first, end = begin[function[use] : function[use] + 2]
+                if end - first == 2 and (other := variable[2 * first + 1 - use]) < v:
+                    cell = table[use] + size * chosen[other]
+                    costs += network.tables[cell : cell + size] - state[message[use] : message[use] + size]
+            chosen.append(int(costs.argmin()))
+        return chosen
 
     @property
     def distance(self) -> float:

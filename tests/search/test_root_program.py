@@ -22,7 +22,7 @@ from oocbe.search.depth_tree import Root, laid_out
 from oocbe.search.root_program import RootProgram
 from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import anything, hidden_solution, optimum
-from tests.helpers.depth_searches import NO_GAP, blank, check_solved, search, whole
+from tests.helpers.depth_searches import NO_GAP, begun, blank, check_solved, search, whole
 from tests.helpers.effort import examples
 from tests.search.test_depth_search import left_of_functions, network
 from tests.search.test_linear_in_search import limited
@@ -112,19 +112,24 @@ def test_searches_go_on_from_the_program_of_their_root(make, least_joined, monke
     assert solved > examples(60) // 10
 
 
+def pixels(seed: int) -> tuple[Problem, tuple[int, ...]]:
+    """A grid of 64 pixels with three labels, and the assignment of the dearest ones."""
+    costs = np.random.default_rng(seed).integers(0, 100, size=(64, 3))
+    pairs = [(v, v + 1) for v in range(64) if v % 8 < 7] + [(v, v + 8) for v in range(56)]
+    functions = [Function.from_array((v,), own) for v, own in enumerate(costs)]
+    functions += [Function.from_array(pair, 40 * (1 - np.eye(3, dtype=np.int64))) for pair in pairs]
+    problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(64)), tuple(functions))
+    return problem, tuple(costs.argmax(axis=1).tolist())
+
+
 def test_an_exact_program_closes_a_search_below_a_poor_incumbent(monkeypatch):
-    """Of pixels: its gain is small beside the distance of the incumbent, and its solution is the optimum."""
+    """Its gain is small beside the distance of the incumbent, and its solution is the optimum."""
     monkeypatch.setattr(depth_search, "PROGRAM_COLUMN_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "MANY_FUNCTIONS", np.inf)
     closed = 0
     for seed in range(5):
-        random = np.random.default_rng(seed)
-        costs = random.integers(0, 100, size=(36, 3))
-        pairs = [(v, v + 1) for v in range(36) if v % 6 < 5] + [(v, v + 6) for v in range(30)]
-        functions = [Function.from_array((v,), own) for v, own in enumerate(costs)]
-        functions += [Function.from_array(pair, 40 * (1 - np.eye(3, dtype=np.int64))) for pair in pairs]
-        problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(36)), tuple(functions))
+        problem, dearest = pixels(seed)
         known = SharedBounds(problem, NO_GAP, lambda *_: None)
-        dearest = tuple(costs.argmax(axis=1).tolist())
         known.offer(problem.evaluate(dearest), dearest, "the dearest values")
         made = DepthSearch(whole(problem), known, 1 << 30)
         made.work(0.0, Deadline())
@@ -132,3 +137,22 @@ def test_an_exact_program_closes_a_search_below_a_poor_incumbent(monkeypatch):
         made._solve_program(Deadline())
         closed += is_open and known.is_closed
     assert closed
+
+
+def test_the_root_of_a_search_gives_a_near_assignment():
+    for seed in range(5):
+        problem, dearest = pixels(seed)
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
+        known.offer(problem.evaluate(dearest), dearest, "the dearest values")
+        DepthSearch(whole(problem), known, 1 << 30).work(0.0, Deadline())
+        assert known.value <= 1.1 * known.lower, "the dearest values cost more than twice as much"
+
+
+@pytest.mark.parametrize("make", [anything, hidden_solution, limited, partial(network, arity=3)])
+def test_searches_that_begin_below_the_nearest_assignment_of_their_root(make, monkeypatch):
+    monkeypatch.setattr(depth_search, "MANY_FUNCTIONS", 0)
+    for seed in range(examples(60)):
+        problem = make(seed)
+        known, made = begun(problem)
+        made.work(math.inf, Deadline())
+        check_solved(problem, known, made)
