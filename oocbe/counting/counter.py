@@ -249,43 +249,49 @@ def _combined(residues: Sequence[int], primes: Sequence[int]) -> int:
 def depth_scores(order: Sequence[int], separators: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Preferences of variables: the greater, the nearer to the centre of the tree of an elimination order.
 
+    Without the variables of the central bag, the largest part is smallest. Distances are numbers of bags that no other
+    bag contains. Each tree of the order has its own centre and weight.
+
     order, separators : see :class:`oocbe.elimination.orders.order.OrderChoice`.
     """
     n = len(order)
-    if n == 0:
-        return np.zeros(0)
     position = np.zeros(n, dtype=np.int64)
     position[list(order)] = np.arange(n)
     parent = [min((int(position[v]) for v in own), default=-1) for own in separators]
-    below = np.ones(n, dtype=np.int64)
-    for i in range(n):
-        if parent[i] >= 0:
-            below[parent[i]] += below[i]
     children: list[list[int]] = [[] for _ in range(n)]
-    for i in range(n):
-        if parent[i] >= 0:
-            children[parent[i]].append(i)
-    centre = max((i for i in range(n) if parent[i] < 0), key=lambda i: below[i])
-    half = below[centre] // 2
-    while large := [c for c in children[centre] if below[c] > half]:
-        centre = large[0]
-    distance = np.full(n, -1, dtype=np.int64)
-    distance[centre], wave = 0, [centre]
-    while wave:
-        following = []
-        for i in wave:
-            for j in [*children[i], *([parent[i]] if parent[i] >= 0 else [])]:
-                if distance[j] < 0:
-                    distance[j] = distance[i] + 1
-                    following.append(j)
-        wave = following
-    depth = np.full(n, n, dtype=np.float64)
-    for i in range(n):
-        for v in (order[i], *separators[i]):
-            depth[v] = min(depth[v], distance[i] if distance[i] >= 0 else n)
-    reached = depth[depth < n]
-    farthest = max(1.0, reached.max(initial=0))
-    width = 1 + max(map(len, separators), default=0)
-    weight = min(LARGEST_WEIGHT, math.exp(min(50.0, CENTRE_GROWTH * (n / width - CENTRE_RATIO))))
-    scores: NDArray[np.float64] = weight * (1.0 - np.minimum(depth, farthest) / farthest)
-    return scores
+    below, root = [1] * n, list(range(n))
+    outer: dict[int, int] = {}  # by parent, the first child whose bag contains its parent's
+    trees: dict[int, list[int]] = {}
+    for i, p in enumerate(parent):
+        if p >= 0:
+            below[p] += below[i]
+            children[p].append(i)
+            if len(separators[i]) > len(separators[p]):
+                outer.setdefault(p, i)
+    for i in reversed(range(n)):
+        root[i] = i if parent[i] < 0 else root[parent[i]]
+        trees.setdefault(root[i], []).append(i)
+
+    def largest_part(i: int) -> int:
+        most = max((below[c] for c in children[i]), default=0)
+        while outer.get(parent[i]) == i:
+            most = max(most, *(below[c] for c in children[parent[i]] if c != i), 0)
+            i = parent[i]
+        return max(most, below[root[i]] - below[i] - len(separators[i]))
+
+    depth = np.zeros(n)
+    for members in trees.values():
+        centre = min((i for i in members if i not in outer), key=largest_part)
+        distance, reached = {centre: 0}, [centre]
+        for i in reached:  # it grows
+            for j in (*children[i], *([parent[i]] if parent[i] >= 0 else [])):
+                if j not in distance:
+                    distance[j] = distance[i] + (outer.get(i) != j and outer.get(j) != i)
+                    reached.append(j)
+        for i in reversed(reached):
+            depth[[order[i], *separators[i]]] = distance[i]
+        own = [order[i] for i in members]
+        width = 1 + max(len(separators[i]) for i in members)
+        weight = min(LARGEST_WEIGHT, math.exp(min(50.0, CENTRE_GROWTH * (len(own) / width - CENTRE_RATIO))))
+        depth[own] = weight * (1.0 - depth[own] / max(1.0, depth[own].max()))
+    return depth

@@ -212,12 +212,22 @@ def test_definitions_are_eliminated():
 
 
 def test_depth_scores_prefer_separators():
-    """A star of chains: the hub has the greatest score."""
-    clauses = [[0, 2 * (3 * leg + 1)] for leg in range(6)]
-    clauses += [[2 * (3 * leg + i), 2 * (3 * leg + i + 1)] for leg in range(6) for i in (1, 2)]
-    choice = search_orders(problem_of(Formula.of(19, clauses), "star"), "min-fill", 0.0, 0)[0]
+    """Two stars of chains without a common variable: each hub has the greatest score."""
+    clauses = [[19 * 2 * star, 2 * (19 * star + 3 * leg + 1)] for star in range(2) for leg in range(6)]
+    legs = [19 * star + 3 * leg + i for star in range(2) for leg in range(6) for i in (1, 2)]
+    clauses += [[2 * v, 2 * (v + 1)] for v in legs]
+    choice = search_orders(problem_of(Formula.of(38, clauses), "stars"), "min-fill", 0.0, 0)[0]
     scores = depth_scores(choice.order, choice.separators)
-    assert scores[0] == scores.max()
+    assert scores[0] == scores[19] == scores.max()
+
+
+def test_variables_of_a_bag_have_the_same_depth():
+    """Two cliques with three common variables, the centre: the others have one step to it, whatever their order."""
+    order = [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    separators = [[*range(i + 1, 3), 6, 7, 8] for i in range(3)] + [list(range(i + 1, 9)) for i in range(3, 9)]
+    scores = depth_scores(order, separators)
+    assert set(scores[:3]) == {0.0}
+    assert scores[3:].min() == scores[3:].max() > 0
 
 
 def test_weak_separators_weigh_less_than_a_clause():
