@@ -142,6 +142,10 @@ def _levels(formula: Formula, primes: int) -> Levels:
         clause_seen=np.zeros(clauses, dtype=np.int64),
         queue=np.zeros(n, dtype=np.int32),
         ids=np.zeros(clauses, dtype=np.int32),
+        occurs=np.zeros(0 if formula.shown.all() else 2 * n, dtype=np.int32),
+        pure=np.zeros(2 * n, dtype=np.uint8),
+        pure_literals=np.zeros(n, dtype=np.int32),
+        pure_end=np.zeros(n + 1, dtype=np.int64),
     )
     levels.variables[:n] = np.arange(n)
     levels.has_shown[0] = formula.shown.any()

@@ -316,6 +316,7 @@ LOOPS = {
     "clause_learning.watch": DECISION,
     "clause_learning.watch_all": ONE_PASS,
     "count_models._cached": COMPONENT,
+    "count_models._drop_pure": COMPONENT,
     "count_models._has_saved_model": COMPONENT,
     "count_models._keep_together": COMPONENT,
     "count_models._sort": COMPONENT,

@@ -23,11 +23,12 @@ TRAIL, QUEUE, LEVEL, ARENA, ORIGINAL, LEARNED, UNITS, CLAUSE, COMPONENTS, ENTRIE
 that are not learned, learned clauses, learned units, literals in ``clause``, components on the stack, cache entries,
 stamp of the last visit."""
 
-CONFLICTS, DECISIONS, HITS, CLOCK, PHASE, LIMIT, ASSERTING = range(11, 18)
+CONFLICTS, DECISIONS, HITS, CLOCK, PHASE, LIMIT, ASSERTING, PURE = range(11, 19)
 """Indices of ``num``: conflicts, decisions, cache hits, cache look-ups, what to do next, the number of learned clauses
-above which some are deleted, and the place of the last learned clause that is not a decision's reason."""
+above which some are deleted, the place of the last learned clause that is not a decision's reason, and literals that
+are pure."""
 
-NUMBERS = 18
+NUMBERS = 19
 """Length of ``num``."""
 
 SIZE, NEXT, SCORE, LITERALS = 0, 1, 3, 4
@@ -42,7 +43,7 @@ Others: the place of a clause in ``arena``."""
 class Solver(NamedTuple):
     """Clauses, assignment and learned clauses. Variables are numbered from 0; dimensions below are their number n.
 
-    num : int64 (18,), see the constants. flag : int64 (1,), not 0: the search pauses.
+    num : int64 (19,), see the constants. flag : int64 (1,), not 0: the search pauses.
     value : int8 (2 n,), of a literal: 1 true, -1 false, 0 unassigned.
     level : int32 (n,). reason : int64 (n,). trail : int32 (n + 1,), literals in the order of their assignment.
     arena : int32, all clauses of three literals and more, and the learned ones. head : int32 (2 n,), first clause that
@@ -98,6 +99,9 @@ class Levels(NamedTuple):
     hash : int64 (components,), of the key. has_shown : uint8 (components,), whether some variable counts.
     frequency : int32 (n,), clauses of each unassigned variable when its component was found.
     variable_seen : int64 (n,), clause_seen : int64 (clauses,), stamps. queue, ids : int32, overwritten.
+    occurs : int32 (2 n,), clauses of each literal in the component; of length 0 if all variables count.
+    pure : uint8 (2 n,), whether a literal of a variable that does not count is in clauses without its opposite.
+    pure_literals : int32 (n,), these. pure_end : int64 (n + 1,), their number at each level.
     """
 
     trail: Any
@@ -118,6 +122,10 @@ class Levels(NamedTuple):
     clause_seen: Any
     queue: Any
     ids: Any
+    occurs: Any
+    pure: Any
+    pure_literals: Any
+    pure_end: Any
 
 
 class Cache(NamedTuple):

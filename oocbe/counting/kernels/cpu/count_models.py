@@ -5,6 +5,9 @@ The counts of components of the unassigned variables are cached. The key of a co
 of three literals and more that have a false literal and no true one: its other clauses follow from its variables, since
 a clause without assigned literals belongs to every component that has all its variables. Keys are exact; a hash only
 selects the bucket.
+
+A literal is pure if its variable does not count, and its opposite is in no clause that is left. It makes its clauses
+true, so components are those of the other clauses. It is not assigned: learned clauses follow from the formula alone.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from oocbe.counting.kernels.cpu.clause_learning import (
     LITERALS,
     NO_REASON,
     PHASE,
+    PURE,
     STAMP,
     TRAIL,
     UNIT,
@@ -116,38 +120,47 @@ def _write_key(s: Any, t: Any, size: Any, keys: Any, at: Any) -> Any:
 
 
 @without_allocation
+def _put(t: Any, v: Any, now: Any, size: Any) -> Any:
+    """Add a variable to ``queue``; returns its new size."""
+    t.variable_seen[v] = now
+    t.queue[size] = v
+    if len(t.occurs) > 0:
+        t.occurs[2 * v] = t.occurs[2 * v + 1] = 0
+    return size + 1
+
+
+@without_allocation
 def _visit(s: Any, t: Any, v: Any) -> Any:
     """Collect the component of an unassigned variable in ``queue``, and clauses of its key in ``ids``.
     Returns the numbers of its variables and of these clauses, and whether a variable counts."""
-    now = s.num[STAMP]
-    t.queue[0] = v
-    t.variable_seen[v] = now
-    size, at, keys, has_shown = 1, 0, 0, False
+    now, counts = s.num[STAMP], len(t.occurs) > 0
+    size, at, keys, has_shown = _put(t, v, now, 0), 0, 0, False
     while at < size:
         u = t.queue[at]
         at += 1
         has_shown |= s.shown[u] != 0
         clauses = 0
-        for i in range(s.pair_start[2 * u], s.pair_start[2 * u + 2]):
-            w = s.pairs[i] >> 1
-            if s.value[2 * w] == 0:
-                clauses += 1
-                if t.variable_seen[w] != now:
-                    t.variable_seen[w] = now
-                    t.queue[size] = w
-                    size += 1
+        for literal in range(2 * u, 2 * u + 2):
+            for i in range(s.pair_start[literal], s.pair_start[literal + 1]):
+                w = s.pairs[i] >> 1
+                if s.value[2 * w] == 0 and not (counts and t.pure[s.pairs[i]]):
+                    clauses += 1
+                    if counts:
+                        t.occurs[literal] += 1
+                    if t.variable_seen[w] != now:
+                        size = _put(t, w, now, size)
         for i in range(s.occurs_start[u], s.occurs_start[u + 1]):
             c = s.occurs[i]
             if t.clause_seen[c] == 2 * now:
                 clauses += 1
             elif t.clause_seen[c] < 2 * now:
-                if s.value[s.satisfied[c]] == 1:
+                if s.value[s.satisfied[c]] == 1 or (counts and t.pure[s.satisfied[c]]):
                     t.clause_seen[c] = 2 * now + 1
                     continue
                 is_true = is_cut = False
                 for j in range(s.start[c], s.start[c + 1]):
                     value = s.value[s.literals[j]]
-                    if value == 1:
+                    if value == 1 or (counts and t.pure[s.literals[j]]):
                         s.satisfied[c] = s.literals[j]
                         is_true = True
                         break
@@ -162,12 +175,62 @@ def _visit(s: Any, t: Any, v: Any) -> Any:
                     keys += 1
                 for j in range(s.start[c], s.start[c + 1]):
                     w = s.literals[j] >> 1
-                    if s.value[2 * w] == 0 and t.variable_seen[w] != now:
-                        t.variable_seen[w] = now
-                        t.queue[size] = w
-                        size += 1
+                    if s.value[2 * w] == 0:
+                        if t.variable_seen[w] != now:
+                            size = _put(t, w, now, size)
+                        if counts:
+                            t.occurs[s.literals[j]] += 1
         t.frequency[u] = clauses
     return size, keys, has_shown
+
+
+@without_allocation
+def _add_pure(s: Any, t: Any, literal: Any) -> Any:
+    """Make a literal pure if its variable does not count, it is in some clauses, and its opposite is in none."""
+    if not s.shown[literal >> 1] and t.occurs[literal] > 0 and t.occurs[literal ^ 1] == 0 and not t.pure[literal]:
+        t.pure[literal], s.saved[literal >> 1] = 1, literal & 1
+        t.pure_literals[s.num[PURE]] = literal
+        s.num[PURE] += 1
+
+
+@without_allocation
+def _leave(s: Any, t: Any, literal: Any) -> Any:
+    """Remove one clause of a literal without a value; its opposite may become pure."""
+    if s.value[literal] == 0:
+        t.occurs[literal] -= 1
+        _add_pure(s, t, literal ^ 1)
+
+
+@without_allocation
+def _drop_pure(s: Any, t: Any, size: Any) -> Any:
+    """Find pure literals of the component in ``queue``, and again without their clauses.
+
+    These literals make the clauses true, so the count does not change. Returns whether there are such literals; then
+    the component is to be collected anew.
+    """
+    num = s.num
+    before = at = num[PURE]
+    for i in range(size):
+        _add_pure(s, t, 2 * t.queue[i])
+        _add_pure(s, t, 2 * t.queue[i] + 1)
+    while at < num[PURE]:
+        literal = t.pure_literals[at]
+        at += 1
+        for i in range(s.pair_start[literal], s.pair_start[literal + 1]):
+            if not t.pure[s.pairs[i]]:
+                _leave(s, t, s.pairs[i])
+        for i in range(s.occurs_start[literal >> 1], s.occurs_start[(literal >> 1) + 1]):
+            c = s.occurs[i]
+            if t.clause_seen[c] == 2 * num[STAMP]:
+                t.clause_seen[c] += 1
+                for j in range(s.start[c], s.start[c + 1]):
+                    _leave(s, t, s.literals[j])
+    if num[PURE] == before:
+        return False
+    for i in range(size):
+        t.variable_seen[t.queue[i]] = 0
+    num[STAMP] += 1
+    return True
 
 
 @without_allocation
@@ -249,10 +312,16 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
     count = t.count[level, t.branch[level]]
     own = t.component[level]
     t.base[level] = num[COMPONENTS]
+    kept = t.pure_end[level - 1] if level > 0 else 0
+    while num[PURE] > kept:
+        num[PURE] -= 1
+        t.pure[t.pure_literals[num[PURE]]] = 0
+    t.pure_end[level] = kept
     if not t.has_shown[own]:
         _keep_together(s, t, own)
         return
     num[STAMP] += 1
+    begin = num[STAMP]
     for i in range(t.first_variable[own], t.first_variable[own + 1]):
         v = t.variables[i]
         if s.value[2 * v] != 0:
@@ -261,9 +330,13 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
                 for p in range(len(count)):
                     count[p] = times(r, p, count[p], r.weight[literal, p])
             continue
-        if t.variable_seen[v] == num[STAMP]:
+        if t.variable_seen[v] >= begin or t.pure[2 * v] or t.pure[2 * v + 1]:
             continue
         size, keys, has_shown = _visit(s, t, v)
+        if len(t.occurs) > 0 and has_shown and _drop_pure(s, t, size):
+            if t.pure[2 * v] or t.pure[2 * v + 1]:
+                continue
+            size, keys, has_shown = _visit(s, t, v)
         if size == 1 and t.frequency[v] == 0:
             for p in range(len(count)):
                 count[p] = times(r, p, count[p], r.total[v, p])
@@ -291,6 +364,7 @@ def find_components(s: Any, t: Any, cache: Any, r: Any) -> Any:
             t.variables[start + j] = t.queue[j]
         t.first_variable[new + 1], t.first_word[new + 1] = start + size, end
         num[COMPONENTS] += 1
+    t.pure_end[level] = num[PURE]
 
 
 @without_allocation
