@@ -100,8 +100,18 @@ def test_a_long_call_is_undone_and_repeated_compiled(made, monkeypatch):
     assert loop(50, out) == 50
     monkeypatch.setattr(interpreter, "LOOP_SECONDS", 0.01)
     assert loop(30_000_000, out) == 30_000_050
-    assert interpreter._end == float("inf")
+    assert interpreter._processor_end == float("inf")
     assert not loop.takes((50, out))
+
+
+def test_time_without_the_processor_does_not_count(made, monkeypatch):
+    """On a loaded machine, a loop was compiled that takes a tenth of its seconds."""
+    monkeypatch.setattr(interpreter, "LOOP_SECONDS", 0.05)
+    monkeypatch.setattr(interpreter, "_pace", lambda: 1.0)
+    monkeypatch.setattr(interpreter.time, "monotonic", iter(np.arange(0.0, 1e6, 0.1)).__next__)
+    loop, out = made(count), np.zeros(1, dtype=np.int64)
+    assert loop(50, out) == 50
+    assert loop.takes((50, out))
 
 
 def test_many_elements_and_other_threads_are_left_to_compiled_loops(made):
@@ -116,7 +126,8 @@ def test_many_elements_and_other_threads_are_left_to_compiled_loops(made):
 
 def test_the_end_of_the_main_threads_call_is_none_of_another_thread(monkeypatch):
     """A thread searches for the first incumbent by interpreted loops, while the main thread interprets others."""
-    monkeypatch.setattr(interpreter, "_end", 0.0)
+    monkeypatch.setattr(interpreter, "_look", 0.0)
+    monkeypatch.setattr(interpreter, "_processor_end", 0.0)
     with pytest.raises(interpreter._OutOfTimeError):
         interpreted(count)(5, np.zeros(1, dtype=np.int64))
     with ThreadPoolExecutor(1) as pool:

@@ -34,10 +34,15 @@ INTERPRETED_ELEMENTS, MOST_ELEMENTS = 20_000, 1 << 20
 any call: arrays that it may write are copied, which no limit of the memory counts."""
 
 LOOP_SECONDS = 1.0
-"""Seconds that the interpreter may spend on one loop: less than most compilations take."""
+"""Processor seconds that the interpreter may spend on one loop: less than most compilations take. All seconds here are
+those of a processor of ``PACE_SECONDS``; on a slower one they are longer, as compilations are."""
 
 PROCESS_SECONDS = 4.0
 """The same of all loops of a process; ``OOCBE_INTERPRETED_SECONDS`` sets another number."""
+
+PACE_READS, PACE_SECONDS, MOST_PACE = 4000, 0.00015, 8.0
+"""Reads of an array by the interpreter, their processor seconds as assumed of a fast processor (two slow machines took
+0.00055 and 0.00074), and the greatest ratio to these that is believed."""
 
 LEFT_SECONDS, BACKGROUND_SECONDS = 0.02, 0.25
 """Interpreted seconds of a loop from which another process compiles it: after the end of this one, or at once, when it
@@ -107,8 +112,22 @@ _NUMPY = SimpleNamespace(**{**vars(np), "random": _Draws()})
 
 
 @cache
+def _pace() -> float:
+    """How many times as long as ``PACE_SECONDS`` the interpreter takes for its reads here, at least 1."""
+    numbers, found = np.arange(PACE_READS), math.inf
+    for _ in range(3):
+        begin = time.thread_time()
+        for i in range(PACE_READS):
+            numbers[i]
+        found = min(found, time.thread_time() - begin)
+    return min(max(1.0, found / PACE_SECONDS), MOST_PACE)
+
+
+@cache
 def _process_seconds() -> float:
-    text = os.environ.get("OOCBE_INTERPRETED_SECONDS", str(PROCESS_SECONDS))
+    text = os.environ.get("OOCBE_INTERPRETED_SECONDS")
+    if text is None:
+        return PROCESS_SECONDS * _pace()
     with suppress(ValueError):
         if (seconds := float(text)) >= 0:
             return seconds
@@ -118,20 +137,28 @@ def _process_seconds() -> float:
 def _loop_seconds() -> float:
     """Seconds for one loop; if the process has used up its own, each loop still gets some."""
     seconds = _process_seconds()
-    return LOOP_SECONDS if Interpreter.all_seconds < seconds else min(seconds, LEFT_SECONDS)
+    return _pace() * LOOP_SECONDS if Interpreter.all_seconds < seconds else min(seconds, LEFT_SECONDS)
 
 
 class _OutOfTimeError(Exception):
     """An interpreted call has taken too long."""
 
 
-_end = math.inf
-"""Time by which the main thread's interpreted call must end, by :func:`time.monotonic`; other threads have none."""
+_look, _processor_end, _latest = math.inf, math.inf, math.inf
+"""Limits of the main thread's interpreted call; other threads have none. Times of the next look at the processor's
+clock, and of the end at the latest, by :func:`time.monotonic`; of the end by :func:`time.thread_time`, as the load of
+a machine does not count."""
 
 
 def _check_time() -> None:
-    if time.monotonic() >= _end and threading.current_thread() is threading.main_thread():
+    global _look
+    now = time.monotonic()
+    if now < _look or threading.current_thread() is not threading.main_thread():
+        return
+    left = min(_processor_end - time.thread_time(), _latest - now)
+    if left <= 0:
         raise _OutOfTimeError
+    _look = now + left
 
 
 def _timed_range(*bounds: Any) -> Iterable[int]:
@@ -177,12 +204,14 @@ class Interpreter:
 
     def __call__(self, *arguments: Any) -> Any:
         """Interpret a call, or repeat it compiled."""
-        global _end
+        global _look, _processor_end, _latest
         own = [array for array in _arrays(arguments) if array.flags.writeable and not is_flag(array)]
         before = [(array, array.copy()) for array in own]
         function: Any = interpreted(self._compiled)
-        begin, end, deadline = time.monotonic(), _end, current()
-        _end = min(end, begin + _loop_seconds(), math.inf if deadline is None else deadline.end)
+        outer, begin, deadline, most = (_look, _processor_end, _latest), time.thread_time(), current(), _loop_seconds()
+        _processor_end = min(_processor_end, begin + most)
+        _latest = min(_latest, math.inf if deadline is None else deadline.end)
+        _look = min(_look, time.monotonic() + most, _latest)
         try:
             with np.errstate(over="raise", divide="ignore", invalid="ignore", under="ignore"):
                 return function(*arguments)
@@ -193,13 +222,13 @@ class Interpreter:
                 raise
             self._is_refused = True
         finally:
-            _end, seconds = end, time.monotonic() - begin
+            (_look, _processor_end, _latest), seconds = outer, time.thread_time() - begin
             self._seconds += seconds
             self._elements += _elements(arguments)
             Interpreter.all_seconds += seconds
-            if self._missing is not None and deadline is not None and self._seconds > BACKGROUND_SECONDS:
+            if self._missing is not None and deadline is not None and self._seconds > BACKGROUND_SECONDS * _pace():
                 compiler.has_tried(self._missing)
-            elif self._missing is not None and self._seconds > LEFT_SECONDS:
+            elif self._missing is not None and self._seconds > LEFT_SECONDS * _pace():
                 compiler.leave(self._missing)
         return self._compiled(*arguments)
 

@@ -48,7 +48,7 @@ ENVIRONMENT_PREFIX = "OOCBE_"
 OTHER_VARIABLES = {
     "OOCBE_DATA": "folder of the real instances of tests and benchmarks",
     "OOCBE_THREADS": "number of threads of the CPU kernels",
-    "OOCBE_INTERPRETED_SECONDS": "seconds that Python may interpret loops before they are compiled (default 4)",
+    "OOCBE_INTERPRETED_SECONDS": "processor seconds of interpreted loops before compilation (default 4, if fast)",
     "OOCBE_MAX_INPUT_BYTES": "limit on the size of a decompressed input file",
     "OOCBE_FAULT": "place where tests kill the process",
 }
