@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -153,12 +153,7 @@ def _parts(problem: Problem) -> list[Part]:
     return [*problem.functions, *problem.constraints, *problem.linear_constraints]
 
 
-def _over(
-    known: Sequence[KnownVariable],
-    place: Mapping[int, int],
-    like: Problem,
-    parts: Iterable[Part],
-) -> Problem:
+def _over(known: Sequence[KnownVariable], place: Mapping[int, int], like: Problem, parts: Iterable[Part]) -> Problem:
     """A problem over some variables; ``place`` maps the parts' variables to their positions among these."""
     moved = [replace(part, scope=tuple(place[v] for v in part.scope)) for part in parts]
     return Problem(
@@ -196,10 +191,7 @@ class Agent:
     """The agent of a variable: its input, message store and engine, and the form of its messages, ``tables``."""
 
     def __init__(self, share: Share, store: MessageStore, engine: BucketEngine, tables: str) -> None:
-        self._share = share
-        self._store = store
-        self._engine = engine
-        self._tables = tables
+        self._share, self._store, self._engine, self._tables = share, store, engine, tables
         self._known: list[KnownVariable] = list(share.known)
         self._prepared: Prepared | None = None
         self._bucket = Bucket(0)
@@ -319,16 +311,6 @@ class AgentAnswer:
     seconds: float
 
 
-class Hosts(Protocol):
-    """Interface of hosts of agents; a context manager."""
-
-    def submit(self, variable: int, work: Work) -> None:
-        """Send a request to the agent of a variable."""
-
-    def collect(self) -> AgentAnswer:
-        """Wait for the next answer; errors as for :class:`oocbe.dcop.agents.Agent`."""
-
-
 def worked(agent: Agent, variable: int, work: Work) -> AgentAnswer:
     """Execute a request of an agent, and measure its time."""
     begin = time.perf_counter()
@@ -412,7 +394,12 @@ class InProcesses:
             for number in range(count):
                 own = {v: share for v, share in enumerate(shares) if self._home[v] == number}
                 settings = (replace(options, workdir=None), memory, self._scratch.path, seconds, sent_bytes)
-                self._start(Contract(own, *settings), count)
+                process, ours = serving_child("oocbe.dcop.agents", max(1, thread_count() // count))
+                self._processes.append(process)
+                self._connections.append(ours)
+                self._contracts.append(Contract(own, *settings))
+                self._requests.append(deque())
+                self._is_idle.append(False)
         except BaseException:
             self.close()
             raise
@@ -447,14 +434,6 @@ class InProcesses:
         for process in self._processes:
             process.wait()
         self._scratch.close(interrupted=True)
-
-    def _start(self, contract: Contract, count: int) -> None:
-        process, ours = serving_child("oocbe.dcop.agents", max(1, thread_count() // count))
-        self._processes.append(process)
-        self._connections.append(ours)
-        self._contracts.append(contract)
-        self._requests.append(deque())
-        self._is_idle.append(False)
 
     def _send_next(self, number: int) -> None:
         if self._is_idle[number] and self._requests[number]:

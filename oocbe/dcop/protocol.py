@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from oocbe.bounds.mini_buckets.mini_buckets import ULP
-from oocbe.dcop.agents import AgentAnswer, Hosts, InProcess, InProcesses, Utility, shares
+from oocbe.dcop.agents import AgentAnswer, InProcess, InProcesses, Utility, shares
 from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
 from oocbe.elimination.buckets.message import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
@@ -54,10 +54,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunState:
-    """State of a run of agents."""
+    """State of a run of agents; ``options`` to ``observer`` are arguments of :func:`run`."""
 
     dcop: Dcop
+    options: SolveOptions
     z: int | None
+    workers: int
+    observer: Observer | None
     status: str = "limit"
     value: int | float | None = None
     bound: int | float | None = None
@@ -71,13 +74,7 @@ class RunState:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("tree", "util", "value", "total"), 0.0))
     notes: list[str] = field(default_factory=list)
 
-    def begin(self) -> None:
-        """Clear the messages of an earlier attempt."""
-        count = len(self.dcop.problem.variables)
-        self.messages, self.value_messages = [], 0
-        self.util_seconds, self.value_seconds = [0.0] * count, [0.0] * count
-
-    def result(self, workers: int, notes: tuple[str, ...]) -> DcopResult:
+    def result(self) -> DcopResult:
         """The result of the run so far."""
         dcop, tree = self.dcop, self.tree
         problem = dcop.problem
@@ -112,10 +109,10 @@ class RunState:
             metrics=metrics,
             dtype=value_dtype(problem, problem.semiring).name,
             backend="cuda" if self.uses_device else "cpu",
-            workers=workers,
+            workers=self.workers,
             seconds=dict(self.seconds),
             peak_memory_bytes=peak_memory(),
-            notes=notes,
+            notes=tuple(self.notes),
         )
 
 
@@ -265,12 +262,12 @@ def run(
     begin = time.perf_counter()
     _check(dcop, options, tree, workers)
     dcop = replace(dcop, problem=reduce_arity(dcop.problem))
-    progress = RunState(dcop, z)
+    progress = RunState(dcop, options, z, workers, observer)
     with listening() as interruption, Deadline(options.time_limit) as deadline:
         try:
             progress.tree = pseudo_tree(dcop, heuristic, root) if tree is None else tree
             progress.seconds["tree"] = time.perf_counter() - begin
-            _solve(progress, options, workers, deadline, observer)
+            _solve(progress, deadline)
         except TimeLimitError as error:
             if isinstance(error, RequestedEndError) and not interruption.caused(error):
                 raise
@@ -282,8 +279,8 @@ def run(
             progress.status = "interrupted"
             progress.notes.append(interruption.reason)
     progress.seconds["total"] = time.perf_counter() - begin
-    warning = memory_warning(options)
-    return progress.result(workers, (*progress.notes, *([warning] if warning else [])))
+    progress.notes += filter(None, [memory_warning(options)])
+    return progress.result()
 
 
 def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: int) -> None:
@@ -308,49 +305,43 @@ def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: 
             )
 
 
-def _solve(
-    progress: RunState, options: SolveOptions, workers: int, deadline: Deadline, observer: Observer | None
-) -> None:
+def _solve(progress: RunState, deadline: Deadline) -> None:
     problem = progress.dcop.problem
     found = forbidding(problem)
     if found is not None:
         forbidden, cost = found
-        if _attempt(progress, forbidden, options, workers, deadline, observer):
+        if _attempt(progress, forbidden, deadline):
             progress.notes.append(f"values of {cost} were taken as forbidden: no assignment without them is as bad")
             return
         progress.notes.append(f"no assignment does without values of {cost}")
-    if not _attempt(progress, problem, options, workers, deadline, observer):
+    if not _attempt(progress, problem, deadline):
         progress.status = "infeasible"
 
 
-def _attempt(
-    progress: RunState,
-    problem: Problem,
-    options: SolveOptions,
-    workers: int,
-    deadline: Deadline,
-    observer: Observer | None,
-) -> bool:
+def _attempt(progress: RunState, problem: Problem, deadline: Deadline) -> bool:
     constant = _own_constant(problem)
     if constant is None:
         return False
-    progress.begin()
-    tree, dcop = progress.tree, progress.dcop
+    tree, owner, count = progress.tree, progress.dcop.owner, len(problem.variables)
     assert tree is not None
+    progress.messages, progress.value_messages = [], 0  # without those of an earlier attempt
+    progress.util_seconds, progress.value_seconds = [0.0] * count, [0.0] * count
     small = [c for c in problem.linear_constraints if is_tabulated(problem, c)]
     part = replace(problem, linear_constraints=tuple(small))
     dtype = value_dtype(problem, problem.semiring)
     # An agent has its own values only; the range check for the infeasible value needs those of all agents.
-    options = replace(options, tables=checked_tables(problem, problem.semiring, dtype, options.tables))
+    tables = checked_tables(problem, problem.semiring, dtype, progress.options.tables)
+    options = replace(progress.options, tables=tables)
     own = shares(part, tree, dtype, progress.z)
-    if workers:
-        with InProcesses(own, dcop.owner, workers, options, deadline) as hosts:
-            return _Protocol(progress, problem, tree, hosts, observer).run(constant)
+    if progress.workers:
+        with InProcesses(own, owner, progress.workers, options, deadline) as hosts:
+            return _Protocol(progress, problem, tree, hosts, dtype.itemsize).run(constant)
     engine = engine_for(options, deadline)
     progress.uses_device = engine.uses_device
     settings = (message_memory(options), options.workdir, options.chunk_rows)
     with MessageStore(*settings, max_disk=options.max_disk) as store:
-        return _Protocol(progress, problem, tree, InProcess(own, options, store, engine), observer).run(constant)
+        here = InProcess(own, options, store, engine)
+        return _Protocol(progress, problem, tree, here, dtype.itemsize).run(constant)
 
 
 def _own_constant(problem: Problem) -> int | float | None:
@@ -367,22 +358,19 @@ def _own_constant(problem: Problem) -> int | float | None:
     return None if impossible or not all(c.permits(()) for c in lone) else total
 
 
+@dataclass
 class _Protocol:
-    """The messages of one attempt."""
+    """The messages of one attempt; ``itemsize`` : bytes of a value."""
 
-    def __init__(
-        self, progress: RunState, problem: Problem, tree: PseudoTree, hosts: Hosts, observer: Observer | None
-    ) -> None:
-        self._progress = progress
-        self._problem = problem
-        self._tree = tree
-        self._hosts = hosts
-        self._observer = observer
-        self._itemsize = value_dtype(problem, problem.semiring).itemsize
+    progress: RunState
+    problem: Problem
+    tree: PseudoTree
+    hosts: InProcess | InProcesses
+    itemsize: int
 
     def run(self, constant: int | float) -> bool:
         """Run both phases and record their results; returns the feasibility."""
-        progress, problem = self._progress, self._problem
+        progress, problem = self.progress, self.problem
         begin = time.perf_counter()
         roots = self._utilities()
         middle = time.perf_counter()
@@ -418,41 +406,41 @@ class _Protocol:
 
     def _utilities(self) -> list[Utility]:
         """The UTIL phase; returns the messages of the roots."""
-        tree, count = self._tree, len(self._tree.parent)
+        tree, count = self.tree, len(self.tree.parent)
         received: list[list[Utility]] = [[] for _ in range(count)]
         missing = [len(children) for children in tree.children]
         roots: list[Utility] = []
         for v in range(count):
             if not missing[v]:
-                self._hosts.submit(v, [])
+                self.hosts.submit(v, [])
         for number in range(count):
-            answer = self._hosts.collect()
+            answer = self.hosts.collect()
             sent, v = answer.content, answer.variable
             assert isinstance(sent, Utility)
-            self._progress.util_seconds[v] = answer.seconds
-            if self._observer is not None:
-                name = self._problem.variables[v].name
-                self._observer.bucket_done(number + 1, count, name, sent.rows, sent.nbytes)
+            self.progress.util_seconds[v] = answer.seconds
+            if (observer := self.progress.observer) is not None:
+                name = self.problem.variables[v].name
+                observer.bucket_done(number + 1, count, name, sent.rows, sent.nbytes)
             parent = tree.parent[v]
             if parent is None:
                 roots.append(sent)
                 continue
-            self._progress.messages.append(self._noted(answer, sent, parent))
+            self.progress.messages.append(self._noted(answer, sent, parent))
             received[parent].append(sent)
             missing[parent] -= 1
             if not missing[parent]:
-                self._hosts.submit(parent, received[parent])
+                self.hosts.submit(parent, received[parent])
                 received[parent] = []  # passed on to the agent
         return roots
 
     def _noted(self, answer: AgentAnswer, sent: Utility, parent: int) -> UtilMessage:
-        names = [v.name for v in self._problem.variables]
+        names = [v.name for v in self.problem.variables]
         return UtilMessage(
             sender=names[answer.variable],
             receiver=names[parent],
-            separator=tuple(names[u] for u in self._tree.separators[answer.variable]),
+            separator=tuple(names[u] for u in self.tree.separators[answer.variable]),
             cells=sent.cells,
-            complete_bytes=sent.cells * self._itemsize,
+            complete_bytes=sent.cells * self.itemsize,
             tables=len(sent.tables),
             rows=sent.rows,
             stored_bytes=sent.nbytes,
@@ -461,21 +449,21 @@ class _Protocol:
 
     def _values(self) -> tuple[int, ...] | None:
         """The VALUE phase: an assignment; None where an agent had no value to choose from, as ADPOP's may."""
-        tree, variables = self._tree, self._problem.variables
+        tree, variables = self.tree, self.problem.variables
         chosen = [0] * len(variables)
         is_dead_end = False
         for root in tree.roots:
-            self._hosts.submit(root, {})
+            self.hosts.submit(root, {})
         for _ in range(len(variables)):
-            answer = self._hosts.collect()
+            answer = self.hosts.collect()
             v, value = answer.variable, answer.content
             assert not isinstance(value, Utility)
-            self._progress.value_seconds[v] = answer.seconds
+            self.progress.value_seconds[v] = answer.seconds
             is_dead_end |= value is None
             chosen[v] = value or 0
             for child in tree.children[v]:
-                self._hosts.submit(child, {variables[u].name: chosen[u] for u in tree.separators[child]})
-                self._progress.value_messages += 1
+                self.hosts.submit(child, {variables[u].name: chosen[u] for u in tree.separators[child]})
+                self.progress.value_messages += 1
         return None if is_dead_end else tuple(chosen)
 
 
