@@ -26,7 +26,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -607,7 +607,7 @@ def _sample(source: Source) -> NDArray[np.uint64]:
     return np.concatenate(stretches, axis=1)
 
 
-class _Runs(NamedTuple):
+class _Run(NamedTuple):
     """Digits of a run: digits, their bounds in the run, number of ignored lowest bits, the run's first row."""
 
     digits: NDArray[np.uint64]
@@ -633,7 +633,8 @@ class _Partition:
                 self.scratch = ScratchFile(space.disk, self.layout, source.dtype)
                 self.written = replace(ordered, source=self.scratch)
             self.buffers = [Buffers() for _ in range(space.streams)]
-            self._runs = list(run_in_order((_Run(self, *r).compute for r in source.ranges(run_rows)), space.streams))
+            pieces = (partial(self._write_run, *rows) for rows in source.ranges(run_rows))
+            self._runs = list(run_in_order(pieces, space.streams))
             self.buffers.clear()
         self.given_up = max(run.given_up for run in self._runs)
 
@@ -647,52 +648,41 @@ class _Partition:
             np.concatenate([np.diff(run.bounds) for run in self._runs]),
         )
 
+    def _write_run(self, start: int, stop: int, stream: int) -> Iterator[_Run]:
+        """Sort some rows by the window's bits and write them to scratch; yields the starts of their digits."""
+        kernels, buffers, source = self.kernels, self.buffers[stream], self.ordered.source
+        if self.scratch is None:
+            # Nothing to sort: only the starts of digits are needed, from the keys alone.
+            keys = buffers.take("keys", (source.layout.words, stop - start), np.dtype(np.uint64))
+            source.read_into(start, keys, None)
+            yield _Run(*self._digits(kernels.upload(keys)), start)
+            return
+        table = buffers.load("run", source, start, stop)
+        keys, values = kernels.upload(table.keys), kernels.upload(table.values)
+        moved = self.layout.scope != source.layout.scope
+        if moved:
+            keys = kernels.permute(keys, move_plan(source.layout, self.layout), self.layout.words)
+        keys, values = kernels.sort_rows(keys, values, self.window.ranges(self.written), own=moved)
+        digits, bounds, given_up = self._digits(keys)
+        first = self.scratch.append(kernels.download(keys), kernels.download(values), bounds)
+        yield _Run(digits, bounds, given_up, first)
+
+    def _digits(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
+        """Digits of rows sorted by the window's bits, bounds of their rows, and the number of ignored lowest bits."""
+        kernels, window = self.kernels, self.window
+        starts = kernels.group_starts(keys, window.masks(self.written))
+        heads = kernels.upload(np.ascontiguousarray(kernels.download(keys[:, starts[:-1]])))
+        digits = kernels.download(kernels.permute(heads, window.plan(self.written), 1))[0]
+        bounds = kernels.download(starts)
+        given_up = 0
+        while len(digits) > tuning().few_rows:
+            given_up += 1
+            digits = digits >> np.uint64(1)
+            kept = np.flatnonzero(np.append(True, digits[1:] != digits[:-1]))
+            digits, bounds = digits[kept], np.append(bounds[:-1][kept], bounds[-1])
+        return digits << np.uint64(given_up), bounds, given_up
+
 
 def run_cost(source: Source) -> int:
     """Bytes a row for sorting a run: rows as read, moved, sorted, and the starts of digits."""
     return 3 * row_bytes(source.layout, source.dtype) + 8
-
-
-class _Run:
-    """Some rows of a source as a piece of work: sorted by the window's bits and written to scratch."""
-
-    def __init__(self, partition: _Partition, start: int, stop: int) -> None:
-        self._partition, self._start, self._stop = partition, start, stop
-
-    def compute(self, stream: int) -> Iterator[_Runs]:
-        """Write the run; yields the starts of its digits."""
-        partition, kernels = self._partition, self._partition.kernels
-        ordered, buffers = partition.ordered, partition.buffers[stream]
-        source = ordered.source
-        if partition.scratch is None:
-            # Nothing to sort: only the starts of digits are needed, from the keys alone.
-            shape = (source.layout.words, self._stop - self._start)
-            keys = buffers.take("keys", shape, np.dtype(np.uint64))
-            source.read_into(self._start, keys, None)
-            yield _Runs(*_digits(kernels.upload(keys), partition), self._start)
-            return
-        table = buffers.load("run", source, self._start, self._stop)
-        keys, values = kernels.upload(table.keys), kernels.upload(table.values)
-        moved = partition.layout.scope != source.layout.scope
-        if moved:
-            keys = kernels.permute(keys, move_plan(source.layout, partition.layout), partition.layout.words)
-        keys, values = kernels.sort_rows(keys, values, partition.window.ranges(partition.written), own=moved)
-        digits, bounds, given_up = _digits(keys, partition)
-        start = partition.scratch.append(kernels.download(keys), kernels.download(values), bounds)
-        yield _Runs(digits, bounds, given_up, start)
-
-
-def _digits(keys: NDArray[np.uint64], partition: _Partition) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
-    """Digits of rows sorted by a window's bits, the bounds of their rows, and the number of ignored lowest bits."""
-    kernels, window, written = partition.kernels, partition.window, partition.written
-    starts = kernels.group_starts(keys, window.masks(written))
-    heads = kernels.upload(np.ascontiguousarray(kernels.download(keys[:, starts[:-1]])))
-    digits = kernels.download(kernels.permute(heads, window.plan(written), 1))[0]
-    bounds = kernels.download(starts)
-    given_up = 0
-    while len(digits) > tuning().few_rows:
-        given_up += 1
-        digits = digits >> np.uint64(1)
-        kept = np.flatnonzero(np.append(True, digits[1:] != digits[:-1]))
-        digits, bounds = digits[kept], np.append(bounds[:-1][kept], bounds[-1])
-    return digits << np.uint64(given_up), bounds, given_up

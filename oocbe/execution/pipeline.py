@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, Full, Queue
 from typing import Generic, TypeAlias, TypeVar
 
@@ -57,13 +58,10 @@ class _Lane(Generic[Item]):
                 while item is not end:
                     with phase("compute"):
                         item = next(results, end)
-                    self._put(item)
+                    with phase("wait to hand over", is_wait=True), resting():
+                        wait_for(partial(self._queue.put, item, True), Full, self._check_stopped)
         except StoppedError:
             pass
-
-    def _put(self, item: Item | _End) -> None:
-        with phase("wait to hand over", is_wait=True), resting():
-            wait_for(lambda seconds: self._queue.put(item, timeout=seconds), Full, self._check_stopped)
 
     def _check_stopped(self) -> None:
         if self._stop.is_set():
@@ -73,13 +71,10 @@ class _Lane(Generic[Item]):
         """On the caller's thread: results as they arrive; raises the piece's error."""
         while True:
             with waiting(CALLER, "wait for a result"), resting():
-                item = self._next()
+                item = wait_for(partial(self._queue.get, True), Empty, self._check_failed)
             if isinstance(item, _End):
                 return
             yield item
-
-    def _next(self) -> Item | _End:
-        return wait_for(lambda seconds: self._queue.get(timeout=seconds), Empty, self._check_failed)
 
     def _check_failed(self) -> None:
         assert self.future is not None
