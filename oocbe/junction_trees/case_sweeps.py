@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, SweepPlan
 
 
+PickedInputs: TypeAlias = Sequence[tuple[ConditionedInput, NDArray[np.int64]]]
+"""Inputs of a tree, each with the column that each case picks, int64 (cases,)."""
+
+
 def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Variables with evidence in any case, and where the message rows of each begin and end (variables, 2)."""
     soft = np.zeros(cases.observed.shape[1], dtype=bool)
@@ -42,15 +46,26 @@ def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64
     return columns, np.stack([tree.variable_start[columns], tree.variable_start[columns + 1]], axis=1)
 
 
-class CaseSweep:
-    """A sweep over cases, block by block, on the CPU; started by :meth:`run`.
+class BlockSweep:
+    """A sweep over cases, block by block; started by ``run``.
 
     tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
     targets : variables whose posteriors are computed.
+    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
+    """
+
+    def __init__(self, tree: CompiledTree, cases: Cases, targets: Sequence[int], inputs: PickedInputs = ()) -> None:
+        self._tree, self._cases, self._targets, self._inputs = tree, cases, targets, inputs
+        self._columns, self._starts = evidence_columns(tree, cases)
+        self.posteriors = np.zeros((len(cases), sum(tree.problem.sizes[v] for v in targets)))
+        self.logarithms = np.full(len(cases), -np.inf)
+
+
+class CaseSweep(BlockSweep):
+    """A sweep on the CPU.
+
     expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
     rows_of : cliques of these rows.
-    inputs : of the tree, each with the column that each case picks, int64 (cases,).
-    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
     """
 
     def __init__(
@@ -58,17 +73,15 @@ class CaseSweep:
         tree: CompiledTree,
         cases: Cases,
         targets: Sequence[int],
+        inputs: PickedInputs = (),
         expected: NDArray[np.float64] | None = None,
         rows_of: Collection[int] = (),
-        inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
     ) -> None:
-        self._tree, self._cases, self._expected, self._inputs = tree, cases, expected, inputs
+        super().__init__(tree, cases, targets, inputs)
+        self._expected = expected
         self._spare: list[tuple[Messages, NDArray[np.float64]]] = []
-        self._columns, self._starts = evidence_columns(tree, cases)
         self._shares = shares_of(tree, targets)
         self._program = tree.shape.program(self._columns.tolist(), targets, rows_of)
-        self.posteriors = np.zeros((len(cases), int(self._shares.out_start[-1])))
-        self.logarithms = np.full(len(cases), -np.inf)
 
     def run(self, *, is_log: bool = False) -> None:
         """Sweep over all cases, in probabilities, and in logarithms where these would lose precision.
@@ -247,13 +260,9 @@ def _has_room(tree: CompiledTree) -> bool:
 
 
 def swept(
-    tree: CompiledTree | StoredTree,
-    cases: Cases,
-    targets: Sequence[int],
-    backend: str,
-    inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
+    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int], backend: str, inputs: PickedInputs = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Posteriors and logarithms of evidence by a sweep from disk, on CPU or device; as :class:`CaseSweep`."""
+    """Posteriors and logarithms of evidence by a sweep from disk, on CPU or device; as :class:`BlockSweep`."""
     if isinstance(tree, StoredTree):
         return sweep_stored(tree, cases, targets)
     if takes_device(tree, len(cases), backend):
@@ -265,31 +274,16 @@ def swept(
                 raise
         else:
             return on_device.posteriors, on_device.logarithms
-    sweep = CaseSweep(tree, cases, targets, inputs=inputs)
+    sweep = CaseSweep(tree, cases, targets, inputs)
     sweep.run()
     return sweep.posteriors, sweep.logarithms
 
 
-class DeviceSweep:
-    """A sweep over cases, block by block, on CuPy's current device; started by :meth:`run`.
+class DeviceSweep(BlockSweep):
+    """A sweep on CuPy's current device, of a tree that is not in logarithms.
 
     Cases that would lose precision in probabilities are swept over on the CPU, in logarithms.
-
-    As of :class:`CaseSweep`; the tree is not in logarithms.
-    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
     """
-
-    def __init__(
-        self,
-        tree: CompiledTree,
-        cases: Cases,
-        targets: Sequence[int],
-        inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
-    ) -> None:
-        self._tree, self._cases, self._targets, self._inputs = tree, cases, targets, inputs
-        self._columns, self._starts = evidence_columns(tree, cases)
-        self.posteriors = np.zeros((len(cases), sum(tree.problem.sizes[v] for v in targets)))
-        self.logarithms = np.full(len(cases), -np.inf)
 
     def run(self) -> None:
         """Sweep over all cases; ResourceError: no room on the device for tree and few cases; TimeLimitError."""
@@ -310,7 +304,7 @@ class DeviceSweep:
         if len(left):
             check_deadline()
             inputs = [(entered, columns[left]) for entered, columns in self._inputs]
-            sweep = CaseSweep(self._tree, self._cases.some(left), self._targets, inputs=inputs)
+            sweep = CaseSweep(self._tree, self._cases.some(left), self._targets, inputs)
             sweep.run(is_log=True)
             self.posteriors[left], self.logarithms[left] = sweep.posteriors, sweep.logarithms
 
