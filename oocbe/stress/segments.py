@@ -8,10 +8,11 @@ of the squares of these, modulo 2^64, show that each row occurs exactly once.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,22 +196,38 @@ _LoopArguments = tuple[NDArray[np.int64], list[NDArray[np.int64]], list[NDArray[
 """Arguments of a check's loop: fields, each table's classes and settings, and ranges of ranks with their rows."""
 
 
-class RowChecker(Protocol):
+class RowChecker(ABC):
     """Checks rows of a result one by one; sent to workers unchanged."""
 
+    eliminates = False
+
     @property
+    @abstractmethod
     def expected(self) -> int:
         """Number of rows of the whole result."""
 
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
         """Number of the first wrong row, or -1; adds the rows' sums (:data:`SUMS`) to ``sums``, uint64 (SUMS,)."""
+        fields, classes, settings, pieces = self._loop_arguments(layout)
+        sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
+        flags = (self.eliminates,) if len(classes) > 1 else ()
+        check = check_join if len(classes) > 1 else check_maximum
+        wrong: int = check(keys, values, fields, *classes, *settings, pieces, sums, *flags)
+        return wrong
 
     def on_device(self, layout: Layout) -> RowSums:
         """The same check on a device, of rows in one layout."""
+        from oocbe.stress.kernels.cuda.synthetic import RowSums
+
+        return RowSums(*self._loop_arguments(layout), self.eliminates)
+
+    @abstractmethod
+    def _loop_arguments(self, layout: Layout) -> _LoopArguments:
+        """Arguments of the check's loop for rows in a layout."""
 
 
 @dataclass(frozen=True)
-class JoinCheck:
+class JoinCheck(RowChecker):
     """Checks rows of the join sum of two tables, with ``e`` marginalised out where it ``eliminates``."""
 
     first: SyntheticTable
@@ -223,20 +240,6 @@ class JoinCheck:
         pairs = joined_pieces(self.first, self.second)[1]
         return pairs if self.eliminates else pairs * (self.first.domain // 2)
 
-    def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
-        """See :class:`RowChecker`."""
-        fields, (classes1, classes2), (settings1, settings2), pieces = self._loop_arguments(layout)
-        tables = classes1, classes2, settings1, settings2
-        sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
-        wrong: int = check_join(keys, values, fields, *tables, pieces, sums, self.eliminates)
-        return wrong
-
-    def on_device(self, layout: Layout) -> RowSums:
-        """See :class:`RowChecker`."""
-        from oocbe.stress.kernels.cuda.synthetic import RowSums
-
-        return RowSums(*self._loop_arguments(layout), self.eliminates)
-
     def _loop_arguments(self, layout: Layout) -> _LoopArguments:
         first, second = self.first, self.second
         names = (first.own, second.own, *(() if self.eliminates else ("e",)), *first.layout.scope[2:])
@@ -245,7 +248,7 @@ class JoinCheck:
 
 
 @dataclass(frozen=True)
-class MarginalisationCheck:
+class MarginalisationCheck(RowChecker):
     """Checks rows of a table marginalised over its own variable."""
 
     table: SyntheticTable
@@ -254,19 +257,6 @@ class MarginalisationCheck:
     def expected(self) -> int:
         """See :class:`RowChecker`."""
         return reduced_pieces(self.table)[1]
-
-    def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
-        """See :class:`RowChecker`."""
-        fields, (classes,), (settings,), pieces = self._loop_arguments(layout)
-        sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
-        wrong: int = check_maximum(keys, values, fields, classes, settings, pieces, sums)
-        return wrong
-
-    def on_device(self, layout: Layout) -> RowSums:
-        """See :class:`RowChecker`."""
-        from oocbe.stress.kernels.cuda.synthetic import RowSums
-
-        return RowSums(*self._loop_arguments(layout))
 
     def _loop_arguments(self, layout: Layout) -> _LoopArguments:
         table, (pieces, _) = self.table, reduced_pieces(self.table)
