@@ -298,16 +298,14 @@ def piece_rows(rows: float) -> int:
     return max(tuning().many_rows, int(rows) // tuning().forecast_most_pieces)
 
 
-def usual_conditions() -> Conditions:
-    """Segments as cut by :mod:`oocbe.execution.cluster.dispatch`, with stragglers and without lost workers."""
-    numbers = tuning()
-    share = 1 / numbers.segment_part
-    return Conditions(numbers.most_segment_seconds, numbers.least_segment_seconds, share=share, straggling=STRAGGLING)
-
-
 def forecast(stages: Sequence[Stage], workers: int) -> Simulated:
-    """Simulate stages on ``workers`` workers under the usual conditions; a piece's seconds are its median time."""
-    return simulate(stages, workers, usual_conditions())
+    """Simulate stages on ``workers`` workers, with stragglers and without lost workers.
+
+    Segments are as cut by :mod:`oocbe.execution.cluster.dispatch`; a piece's seconds are its median time.
+    """
+    numbers = tuning()
+    limits = numbers.most_segment_seconds, numbers.least_segment_seconds
+    return simulate(stages, workers, Conditions(*limits, share=1 / numbers.segment_part, straggling=STRAGGLING))
 
 
 _BUCKET, _PIECES = "bucket ", ("compute", "piece ")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.solving.solve import solve
-from oocbe.api.tasks.result import finished, task_result, unsatisfiable
+from oocbe.api.tasks.result import finished, task_result
 from oocbe.api.tasks.tables import Tables, best_products, compute_tables, gaps, multiplies_integers
 from oocbe.elimination.buckets.buckets import BucketRows, Evaluated
 from oocbe.elimination.observer import Observer
@@ -68,7 +68,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
                     found.append((sign * value, gap if value in _OUTSIDE else 0, tuple(assignment)))
         found.sort()
         if not found:
-            return unsatisfiable("kbest", problem, tables, None)
+            return finished("kbest", problem, tables, None, status="infeasible")
         check_solution(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
         best = tuple((sign * value, assignment) for value, _, assignment in found)
         outside = problem.semiring.combination is Combination.MULTIPLY and any(v in _OUTSIDE for v, _ in best)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.tasks.questions import problem_of_task
-from oocbe.api.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
+from oocbe.api.tasks.result import finished, finished_by_tree
 from oocbe.api.tasks.tables import compute_tables, descend, gaps
 from oocbe.elimination.buckets.buckets import Bucket, Evaluated
 from oocbe.elimination.buckets.resources import message_memory
@@ -57,7 +57,7 @@ def log_partition(
     tables = compute_tables(energies, options, observer, carries=True)
     with tables:
         if tables.outcome.value is None:
-            return unsatisfiable("logz", problem, tables, -math.inf, temperature=temperature)
+            return finished("logz", problem, tables, -math.inf, status="infeasible", temperature=temperature)
         return finished("logz", problem, tables, float(tables.outcome.value), temperature=temperature)
 
 
@@ -110,7 +110,7 @@ def marginals(
 
     with tables:
         if tables.outcome.value is None:
-            return unsatisfiable("marginals", problem, tables, -math.inf, temperature=temperature)
+            return finished("marginals", problem, tables, -math.inf, status="infeasible", temperature=temperature)
         descend(tables, 1.0, 0.0, np.add, share)
         value = float(tables.outcome.value)
         return finished("marginals", problem, tables, value, temperature=temperature, marginals=tuple(found))
@@ -131,7 +131,7 @@ def _marginals_by_tree(
     with Deadline(options.time_limit):
         left = remove_values(energies, ())
         if left.is_infeasible:
-            return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
+            return finished_by_tree("marginals", problem, left, -math.inf, temperature=temperature)
 
         def clique_done(number: int, total: int, clique: Clique, rows: int) -> None:
             if observer is not None:
@@ -158,10 +158,11 @@ def _marginals_by_tree(
         calibration = Calibration(tree) if tree.is_possible else None
         value = -math.inf if calibration is None else calibration.log_evidence
         seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
-        more: dict[str, Any] = {"temperature": temperature}
+        more: dict[str, Any] = {"temperature": temperature, "seconds": seconds}
         if calibration is not None:
             more["marginals"] = left.lift_marginals(calibration.posteriors(range(len(left.variables))), 1.0, 0.0)
-    return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
+    numbers = tree.width, [rows.separator_rows for rows in tree.rows], tree.order
+    return finished_by_tree("marginals", problem, left, value, numbers, **more)
 
 
 def _by_parts(
@@ -178,12 +179,11 @@ def _by_parts(
     order_seconds = time.perf_counter() - begin
     posteriors = answer.posteriors(targets, backend)
     value = answer.log_evidence(backend)
-    width, cells, order = answer.numbers(targets)
     seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
-    more: dict[str, Any] = {"temperature": temperature}
+    more: dict[str, Any] = {"temperature": temperature, "seconds": seconds}
     if targets and value > -math.inf:
         more["marginals"] = left.lift_marginals([posteriors[v] for v in targets], 1.0, 0.0)
-    return finished_by_tree(task, problem, left, TreeNumbers(width, cells, order), value, seconds, **more)
+    return finished_by_tree(task, problem, left, value, answer.numbers(targets), **more)
 
 
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -213,7 +213,7 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
     with tables:
         best = tables.outcome.value
         if best is None:
-            return unsatisfiable("min-marginals", problem, tables, None)
+            return finished("min-marginals", problem, tables, None, status="infeasible")
         descend(tables, np.zeros_like(never)[()], never, np.minimum, share)
         sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
         dtype = np.dtype(object if is_integral else np.float64)

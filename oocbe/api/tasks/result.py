@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, count_feasible, narrow_problem
 from oocbe.elimination.preparation.upper_bound import what_forbids, without_upper_bound
@@ -21,7 +21,6 @@ from oocbe.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
     from oocbe.api.tasks.tables import Tables
-    from oocbe.junction_trees.compiled import CompiledTree
     from oocbe.propagation.value_removal import ReducedProblem
 
 
@@ -55,45 +54,29 @@ def finished(task: str, problem: Problem, tables: Tables, value: float | Fractio
     return task_result(task, problem, **{**settings, **more})
 
 
-class TreeNumbers(NamedTuple):
-    """Sizes of one or several junction trees, for a result.
-
-    width : variables of the largest clique, less one. separator_rows : rows of each message.
-    order : variables as they were eliminated.
-    """
-
-    width: int
-    separator_rows: Sequence[int]
-    order: Sequence[int]
-
-    @classmethod
-    def of(cls, tree: CompiledTree) -> TreeNumbers:
-        """The sizes of a tree in memory."""
-        return cls(tree.width, [rows.separator_rows for rows in tree.rows], tree.order)
-
-
 def finished_by_tree(
     task: str,
     problem: Problem,
     left: ReducedProblem,
-    tree: TreeNumbers | None,
     value: float,
-    seconds: dict[str, float],
+    numbers: tuple[int, Sequence[int], Sequence[int]] = (0, (), ()),
     **more: Any,
 ) -> TaskResult:
-    """A result from the junction tree of a problem reduced by evidence; ``tree`` : None if it was not needed."""
-    separators = [] if tree is None else tree.separator_rows
+    """A result from junction trees of a problem reduced by evidence.
+
+    numbers : variables of the largest clique, less one; rows of each message; variables as they were eliminated.
+    """
+    width, separator_rows, order = numbers
     return task_result(
         task,
         problem,
         status="infeasible" if value == -math.inf else "exact",
         value=value,
-        width=0 if tree is None else tree.width,
-        largest_message_rows=max(separators, default=0),
-        total_rows=sum(separators),
-        order=left.lift_order(() if tree is None else tree.order),
+        width=width,
+        largest_message_rows=max(separator_rows, default=0),
+        total_rows=sum(separator_rows),
+        order=left.lift_order(order),
         dtype="float64",
-        seconds=seconds,
         **more,
     )
 
@@ -116,11 +99,6 @@ def lifted(result: TaskResult, stack: Stack) -> TaskResult:
         notes=(*result.notes, *filter(None, [stack.summary])),
         presolve=(*stack.steps, *result.presolve),
     )
-
-
-def unsatisfiable(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
-    """The result of an infeasible problem."""
-    return finished(task, problem, tables, value, status="infeasible", **more)
 
 
 TASKS_AT_ONCE = ("count", "logz", "marginals")

@@ -401,41 +401,30 @@ def make_tree(
     wanted: str | Sequence[str],
     search: Callable[[], OrderChoice],
     memory: int,
-    folder: Path | None,
+    target: Path | None,
     is_log: bool,
 ) -> StoredTree | None:
     """Make a problem's tree in a new folder, or resume after a killed process; None: every assignment has weight 0.
 
     problem, is_log : as for :func:`oocbe.junction_trees.compiled.tree_of`.
     wanted : the requested order. search : finds it, unless an earlier process has found one.
-    memory : limit in bytes while it is made. folder : the new folder; None: a temporary one, deleted with the tree.
+    memory : limit in bytes while it is made. target : the new folder; None: a temporary one, deleted with the tree.
     Raises UsageError: another process makes that tree, or the folder has an unfinished one of another problem;
     ResourceError, DiskError: see :class:`RowMaker`; UnsupportedError: see
     :func:`oocbe.junction_trees.weights.weights_of`.
     """
-    if folder is not None:
-        return _make(problem, wanted, search, memory, folder, is_log)
-    scratch = ScratchFolder(default_parent())
-    try:
-        tree = _make(problem, wanted, search, memory, scratch.path / SCRATCH_NAME, is_log)
-    except BaseException:
-        scratch.close(interrupted=True)
-        raise
-    if tree is None:
-        scratch.close()
-    else:
-        weakref.finalize(tree, scratch.close)
-    return tree
-
-
-def _make(
-    problem: Problem,
-    wanted: str | Sequence[str],
-    search: Callable[[], OrderChoice],
-    memory: int,
-    target: Path,
-    is_log: bool,
-) -> StoredTree | None:
+    if target is None:
+        scratch = ScratchFolder(default_parent())
+        try:
+            tree = make_tree(problem, wanted, search, memory, scratch.path / SCRATCH_NAME, is_log)
+        except BaseException:
+            scratch.close(interrupted=True)
+            raise
+        if tree is None:
+            scratch.close()
+        else:
+            weakref.finalize(tree, scratch.close)
+        return tree
     with TreeFolder(target) as folder:
         begin = time.perf_counter()
         asked = {
