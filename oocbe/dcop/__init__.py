@@ -10,9 +10,9 @@ That is bucket elimination along a pseudo-tree (DPOP; Petcu and Faltings 2005), 
 divide what they join (ADPOP); Fioretto et al. (2018) put it on GPUs. Each message here is made by the bucket engine, so
 it has feasible rows only where that is smaller. Nothing global is computed but the pseudo-tree and the dtype of values.
 
-* :mod:`oocbe.dcop.pseudo_trees` arranges variables; :mod:`oocbe.dcop.agents` is the state and work of one agent;
-* :mod:`oocbe.dcop.agents` runs agents, in this process or several;
-* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.protocol` computes the simulated runtime.
+* :mod:`oocbe.dcop.pseudo_trees` arranges variables;
+* :mod:`oocbe.dcop.agents` is the work of agents, and runs them, in this process or several;
+* :mod:`oocbe.dcop.protocol` passes messages on, and computes the simulated runtime.
 """
 
 from oocbe.dcop.protocol import adpop, dpop, read_dcop

@@ -483,11 +483,8 @@ def serve(connection: Connection) -> None:
     try:
         connection.send(None)
         contract = connection.recv()
-    except (EOFError, OSError):
-        return
-    assert isinstance(contract, Contract)
-    options = contract.options
-    try:
+        assert isinstance(contract, Contract)
+        options = contract.options
         with (
             Deadline(contract.seconds) as deadline,
             MessageStore(
@@ -502,23 +499,16 @@ def serve(connection: Connection) -> None:
             share = next(iter(contract.shares.values()))
             load_loops(share.problem.semiring, share.dtype, store, engine)
             agents = {v: Agent(share, store, engine, options.tables) for v, share in contract.shares.items()}
-            for variable, work in _requests(connection):
+            while True:
+                variable, work = connection.recv()
                 answer = worked(agents[variable], variable, work)
                 if isinstance(answer.content, Utility):
                     _hand_over(answer.content, store)
                 connection.send(answer)
-    except (BrokenPipeError, ConnectionResetError):
-        return
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the caller has closed the connection, or has ended
     except Exception as error:
         connection.send((type(error).__name__, str(error)))
-
-
-def _requests(connection: Connection) -> Iterable[tuple[int, Work]]:
-    while True:
-        try:
-            yield connection.recv()
-        except EOFError:
-            return
 
 
 def _hand_over(utility: Utility, store: MessageStore) -> None:

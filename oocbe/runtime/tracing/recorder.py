@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from threading import Lock, local
-from typing import NamedTuple, ParamSpec, Protocol, Self, TypeVar
+from typing import NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
 """Lanes of threads: buckets with their preparation and completion, or steps of operators; the consumer of pieces'
@@ -187,13 +187,6 @@ def set_active(recorder: Recorder | None) -> None:
     _recorder = recorder
 
 
-class Timed(Protocol):
-    """A block that is recorded if a trace is active."""
-
-    def note(self, **details: Detail) -> None:
-        """Add details that become known within the block."""
-
-
 class _Nothing:
     """Records nothing."""
 
@@ -236,20 +229,23 @@ class _Timed:
 _NOTHING = _Nothing()
 """Context manager of :func:`span` without a trace."""
 
+Timed: TypeAlias = _Timed | _Nothing
+"""A block that is recorded if a trace is active."""
 
-def span(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:
+
+def span(lane: str, name: str, row: int | None = None, **details: Detail) -> Timed:
     """Record the block as a span of a lane, in the given row or the first free one."""
     recorder = _recorder
     return _NOTHING if recorder is None else _Timed(recorder, lane, name, row, False, details)
 
 
-def waiting(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:
+def waiting(lane: str, name: str, row: int | None = None, **details: Detail) -> Timed:
     """Record the block as waiting time of a lane."""
     recorder = _recorder
     return _NOTHING if recorder is None else _Timed(recorder, lane, name, row, True, details)
 
 
-def phase(name: str, is_wait: bool = False, **details: Detail) -> AbstractContextManager[Timed]:
+def phase(name: str, is_wait: bool = False, **details: Detail) -> Timed:
     """Record the block in the lane of this thread (:func:`working_for`), if it has one."""
     recorder, place = _recorder, getattr(_thread, "place", None)
     if recorder is None or place is None:
