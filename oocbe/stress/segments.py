@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -210,10 +211,8 @@ class RowChecker(ABC):
         """Number of the first wrong row, or -1; adds the rows' sums (:data:`SUMS`) to ``sums``, uint64 (SUMS,)."""
         fields, classes, settings, pieces = self._loop_arguments(layout)
         sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
-        flags = (self.eliminates,) if len(classes) > 1 else ()
-        check = check_join if len(classes) > 1 else check_maximum
-        wrong: int = check(keys, values, fields, *classes, *settings, pieces, sums, *flags)
-        return wrong
+        check: Any = partial(check_join, eliminates=self.eliminates) if len(classes) > 1 else check_maximum
+        return int(check(keys, values, fields, *classes, *settings, pieces, sums))
 
     def on_device(self, layout: Layout) -> RowSums:
         """The same check on a device, of rows in one layout."""
