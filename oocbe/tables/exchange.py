@@ -36,13 +36,27 @@ class Exchanged:
 
         rows: Any
         dtype: Any
-        scope: Any
+        limbs: Any
+        to_arrow: Any
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the least significant first."""
+        return self.layout.scope
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in memory: key words and value."""
+        return int(8 * self.layout.words + self.dtype.itemsize * max(1, self.limbs))
 
     def __len__(self) -> int:
         return int(self.rows)
 
     def __bool__(self) -> bool:
         return True  # a table without rows is valid: nothing is feasible
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_parquet(
         self,

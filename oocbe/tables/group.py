@@ -59,11 +59,6 @@ class StoredGroup(InStores):
         raise NotImplementedError
 
     @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the least significant, or the fastest, first."""
-        return self.layout.scope
-
-    @property
     def stored_bytes(self) -> int:
         """Bytes of all files but the manifest."""
         return self._manifest.files_bytes

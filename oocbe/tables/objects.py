@@ -17,7 +17,6 @@ from __future__ import annotations
 import io
 import re
 import secrets
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -87,46 +86,36 @@ class InStores:
         UsageError : a table of that name exists. DiskError : the store refuses. UnsupportedError : obstore is not
             installed, or has no driver for the URL. CorruptDataError : a file of the table is unreadable.
         """
-        upload(self.path, [*self._manifest.files, MANIFEST_NAME], url)
+        place = ObjectPath.of(url)
+        data = place / f"data-{secrets.token_hex(8)}"
+        _refuse_existing(place)
+        begun: list[ObjectPath] = []
+
+        def copy(name: str) -> None:
+            source = self.path / name
+            try:
+                content = disk.read_file(source, -1 if isinstance(source, Path) else 1 << 62)
+            except OSError as error:
+                raise CorruptDataError(f"{source}: cannot be read ({error.strerror})") from None
+            begun.append(data / name)
+            (data / name).create(content)
+
+        try:
+            with ThreadPoolExecutor(tuning().in_flight, thread_name_prefix="oocbe-objects") as pool:
+                for _ in pool.map(copy, [*self._manifest.files, MANIFEST_NAME]):
+                    pass
+            content = {"format": POINTER_FORMAT, "version": 1, "folder": data.name}
+            (place / POINTER_NAME).create(render_record(content))
+        except BaseException as error:
+            with ThreadPoolExecutor(tuning().in_flight) as pool, suppress(OSError):
+                list(pool.map(ObjectPath.remove, begun))
+            if isinstance(error, FileExistsError):
+                raise UsageError(f"{place} exists already, written meanwhile; choose another name") from None
+            if isinstance(error, OSError):
+                raise DiskError(f"{place}: cannot be written: {error.strerror} ({error.filename})") from None
+            raise
         uploaded: Self = self.open(url)
         return uploaded
-
-
-def upload(folder: Place, names: Iterable[str], url: str) -> None:
-    """Write a table's files to an object store, as a table.
-
-    names : of all files, relative to the folder, including the manifest.
-    Raises UsageError: a table exists already; DiskError: the store refuses; CorruptDataError: an unreadable file;
-    UnsupportedError: obstore is not installed, or has no driver for the URL.
-    """
-    place = ObjectPath.of(url)
-    data = place / f"data-{secrets.token_hex(8)}"
-    _refuse_existing(place)
-    begun: list[ObjectPath] = []
-
-    def copy(name: str) -> None:
-        source = folder / name
-        try:
-            content = disk.read_file(source, -1 if isinstance(source, Path) else 1 << 62)
-        except OSError as error:
-            raise CorruptDataError(f"{source}: cannot be read ({error.strerror})") from None
-        begun.append(data / name)
-        (data / name).create(content)
-
-    try:
-        with ThreadPoolExecutor(tuning().in_flight, thread_name_prefix="oocbe-objects") as pool:
-            for _ in pool.map(copy, names):
-                pass
-        content = {"format": POINTER_FORMAT, "version": 1, "folder": data.name}
-        (place / POINTER_NAME).create(render_record(content))
-    except BaseException as error:
-        with ThreadPoolExecutor(tuning().in_flight) as pool, suppress(OSError):
-            list(pool.map(ObjectPath.remove, begun))
-        if isinstance(error, FileExistsError):
-            raise UsageError(f"{place} exists already, written meanwhile; choose another name") from None
-        if isinstance(error, OSError):
-            raise DiskError(f"{place}: cannot be written: {error.strerror} ({error.filename})") from None
-        raise
 
 
 def _refuse_existing(place: ObjectPath) -> None:

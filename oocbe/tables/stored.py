@@ -336,11 +336,6 @@ class StoredTable(StoredGroup, Exchanged):
         return int(self.rows * self.row_bytes)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a row in memory: key words and value."""
-        return 8 * self.layout.words + self.dtype.itemsize * max(1, self.limbs)
-
-    @property
     def chunk_count(self) -> int:
         """Number of chunks."""
         return len(self._manifest.first_keys)
@@ -568,9 +563,6 @@ class StoredTable(StoredGroup, Exchanged):
         from oocbe.tables.arrow import reader_of
 
         return reader_of(self.layout, self.dtype, ((piece.keys, piece.values) for piece in self.chunks()), values)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return describe_table("StoredTable", self.layout, self.rows, self.nbytes, self.dtype, self.semiring)

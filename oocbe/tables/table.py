@@ -102,11 +102,6 @@ class Table(Shown, Exchanged):
         return cls(layout, keys, np.ascontiguousarray(numbers[order]), semiring, is_sorted=True)
 
     @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the least significant first."""
-        return self.layout.scope
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the values."""
         return self.values.dtype
@@ -125,11 +120,6 @@ class Table(Shown, Exchanged):
     def limbs(self) -> int:
         """Limbs of each value; 0 for plain numbers."""
         return limbs_of(self.values)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row: key words and value."""
-        return 8 * self.layout.words + self.dtype.itemsize * max(1, self.limbs)
 
     @property
     def density(self) -> float:
@@ -298,9 +288,6 @@ class Table(Shown, Exchanged):
     def to_polars(self, values: str = VALUES) -> polars.DataFrame:
         """A polars.DataFrame, labels as a Categorical; errors as for :meth:`to_arrow`."""
         return module_of_frames("polars").from_arrow(self.to_arrow(values))
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """A structured array (rows,): one field of value indices per variable, and one of values."""
