@@ -207,8 +207,8 @@ def count_both(path: Path, published: dict[str, str], seconds: float, memory: st
         pass
     if cores is not None and core is not None:
         cores.put(core)
-    text = published.get(path.name) or "-"  # no published answer; -1 stands for no model
-    known = row["ganak"] if text == "-" else -math.inf if float(text) == -1 else float(text)
+    text = published.get(path.name) or "-"  # no published answer; nor is -1, of what no competitor counted
+    known = row["ganak"] if text == "-" or float(text) == -1 else float(text)
     row["wrong"] = own is not None and known is not None and not math.isclose(own, known, abs_tol=DIGITS)
     print(f"{row}", file=sys.stderr, flush=True)
     return row
