@@ -42,16 +42,6 @@ class Budget:
     @contextmanager
     def reserve(self, owner: str, nbytes: int) -> Iterator[None]:
         """Reserve bytes within the block; ResourceError, which lists all reservations: too few are left."""
-        self._take(owner, nbytes)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._used[owner] = self._used.get(owner, 0) - nbytes  # the owner may be missing by now
-                if not self._used[owner]:
-                    del self._used[owner]
-
-    def _take(self, owner: str, nbytes: int) -> None:
         with self._lock:
             used = self.used
             if used + nbytes > self.limit:
@@ -63,6 +53,13 @@ class Budget:
                 )
             self._used[owner] = self._used.get(owner, 0) + nbytes
             self.peak = max(self.peak, used + nbytes)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._used[owner] = self._used.get(owner, 0) - nbytes  # the owner may be missing by now
+                if not self._used[owner]:
+                    del self._used[owner]
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,16 @@ class CaseSweep(BlockSweep):
             rows = messages.values[first : first + len(picked)]
             with np.errstate(divide="ignore"):
                 rows[:] = np.log(picked) if is_log else picked
-        factors = self._enter_likelihoods(block, messages)
+        factors = np.zeros(len(block))
+        for v, given in self._cases.likelihoods.items():
+            scaled, logarithms = scaled_likelihood(given[block])
+            factors += logarithms
+            rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
+            if is_log:
+                with np.errstate(divide="ignore"):
+                    rows += np.log(scaled)
+            else:
+                rows *= scaled
         collect(tree, self._program, messages)
         logarithms, trusted = evidence(tree, messages)
         distribute(tree, self._program, messages, posteriors, trusted, self._expected)
@@ -148,21 +157,6 @@ class CaseSweep(BlockSweep):
                     return messages, posteriors
         messages = blank(self._tree, cases, is_log)
         return messages, np.empty_like(messages.values)
-
-    def _enter_likelihoods(self, block: NDArray[np.int64], messages: Messages) -> NDArray[np.float64]:
-        """Multiply by the likelihoods, each scaled to a maximum of 1; returns the logarithms of the divisors."""
-        tree = self._tree
-        factors = np.zeros(len(block))
-        for v, given in self._cases.likelihoods.items():
-            scaled, logarithms = scaled_likelihood(given[block])
-            factors += logarithms
-            rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
-            if messages.is_log:
-                with np.errstate(divide="ignore"):
-                    rows += np.log(scaled)
-            else:
-                rows *= scaled
-        return factors
 
 
 def functions_of(tree: CompiledTree | StoredTree) -> dict[int, list[int]]:

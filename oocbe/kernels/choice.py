@@ -42,7 +42,7 @@ def backend_named(name: str) -> Backend:
 
         if active() is None:
             return CpuBackend()
-        return traced(CpuBackend())
+        return cast("Backend", _Traced(CpuBackend()))
     if name == "cuda":
         return _cuda()
     raise UsageError(f"unknown backend {name!r}; known: {', '.join(BACKENDS)}")
@@ -114,8 +114,3 @@ class _Traced:
         traced = found if name in MOVES else spanning(KERNELS, name)(found)
         setattr(self, name, traced)
         return traced
-
-
-def traced(kernels: Backend) -> Backend:
-    """The given kernels, with a span for each call."""
-    return cast("Backend", _Traced(kernels))

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from oocbe.errors import ResourceError, without_frames
 
@@ -41,14 +41,11 @@ class Indivisible(Generic[Piece]):
     reason: str
 
 
-class Cutter(Protocol[Piece]):
-    """Halves a piece."""
+Cutter: TypeAlias = Callable[[Piece], Iterable[Piece] | Indivisible[Piece]]
+"""Halves a piece: smaller pieces whose concatenated results are the piece's; none if the piece has no result.
 
-    def __call__(self, piece: Piece, /) -> Iterable[Piece] | Indivisible[Piece]:
-        """Smaller pieces whose concatenated results are the piece's; none if the piece has no result.
-
-        They may be generated lazily: the next one is requested after the completion of the previous ones.
-        """
+They may be generated lazily: the next one is requested after the completion of the previous ones.
+"""
 
 
 @dataclass(frozen=True)

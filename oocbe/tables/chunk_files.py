@@ -183,43 +183,31 @@ def read_columns(
 
     Keys without words, (0, rows): only values are read.
 
-    Raises CorruptDataError: a chunk is missing or damaged.
+    Raises CorruptDataError: a file is missing or damaged, or has a value outside its variable's domain.
     """
     from oocbe.kernels.cpu.threads import run_all
 
     keys[:] = 0
-    stop = start + keys.shape[1]
+    stop, names = start + keys.shape[1], column_names(layout)
 
     def read_one(chunk: int) -> None:
         first = chunk * chunk_rows
         low, high = max(start, first), min(stop, first + chunk_rows)
-        part = slice(low - start, high - start)
-        if len(keys):
-            read_chunk(folder, manifest, layout, chunk, chunk_rows, low - first, keys[:, part])
+        part, rows = slice(low - start, high - start), slice(low - first, high - first)
+        for name, field, size in zip(names, layout.fields, layout.sizes, strict=True) if len(keys) else ():
+            file = f"{name}/c/{chunk}"
+            column = decoded(folder, manifest, file, column_dtype(size), chunk_rows)[rows]
+            if len(column) and not 0 <= int(column.min()) <= int(column.max()) < size:
+                raise CorruptDataError(f"{describe(file)} has a value outside 0 to {size - 1}: {folder / file}")
+            keys[field.word, part] |= column.astype(np.uint64) << np.uint64(field.shift)
         if values is not None:
-            column = decoded(folder, manifest, f"{VALUES_NAME}/c/{chunk}", values.dtype, chunk_rows)
-            values[part] = column[low - first : high - first]
+            values[part] = decoded(folder, manifest, f"{VALUES_NAME}/c/{chunk}", values.dtype, chunk_rows)[rows]
 
     run_all(read_one, [(chunk,) for chunk in range(start // chunk_rows, -(-stop // chunk_rows))])
 
 
-def read_chunk(
-    folder: Place, manifest: Manifest, layout: Layout, chunk: int, chunk_rows: int, start: int, keys: NDArray[np.uint64]
-) -> None:
-    """Pack rows from ``start`` on of a chunk into the caller's keys uint64 (words, rows), which must be zero.
-
-    Raises CorruptDataError: a file is missing or damaged, or has a value outside its variable's domain.
-    """
-    for name, field, size in zip(column_names(layout), layout.fields, layout.sizes, strict=True):
-        file = f"{name}/c/{chunk}"
-        column = decoded(folder, manifest, file, column_dtype(size), chunk_rows)[start : start + keys.shape[1]]
-        if len(column) and not 0 <= int(column.min()) <= int(column.max()) < size:
-            raise CorruptDataError(f"{describe(file)} has a value outside 0 to {size - 1}: {folder / file}")
-        keys[field.word] |= column.astype(np.uint64) << np.uint64(field.shift)
-
-
 def decoded(folder: Place, manifest: Manifest, name: str, dtype: np.dtype[Any], rows: int) -> NDArray[Any]:
-    """All ``rows`` items of a chunk, including the padding behind an array's end; errors as for :func:`read_chunk`."""
+    """All ``rows`` items of a chunk, including the padding behind an array's end; errors as for `read_columns`."""
     from numcodecs import zstd
 
     out = np.zeros(rows, dtype=dtype)

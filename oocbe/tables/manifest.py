@@ -196,8 +196,7 @@ class Manifest:
         path = self.checked(folder, name)
         with _unreadable(name, path):
             data = read_file(path, self.files[name].size + 1)
-        with span(READER, "check file"):
-            self.verify(folder, name, data)
+        self._verify(folder, name, data)
         return data
 
     def read_file_into(self, folder: Place, name: str, target: memoryview) -> None:
@@ -210,12 +209,13 @@ class Manifest:
             raise CorruptDataError(f"{describe(name)} should have {len(target):,} bytes: {path}")
         with _unreadable(name, path):
             size = read_file_into(path, target)
-        with span(READER, "check file"):
-            self.verify(folder, name, target[:size])
+        self._verify(folder, name, target[:size])
 
-    def verify(self, folder: Place, name: str, data: bytes | memoryview) -> None:
+    def _verify(self, folder: Place, name: str, data: bytes | memoryview) -> None:
         """Compare a file's bytes with its record; :class:`CorruptDataError` where they differ."""
-        if FileRecord.of(data) != self.files[name]:
+        with span(READER, "check file"):
+            is_same = FileRecord.of(data) == self.files[name]
+        if not is_same:
             raise CorruptDataError(
                 f"{describe(name)} is damaged (its checksum does not hold): {folder / name}; "
                 "restore or rewrite the table"

@@ -224,13 +224,13 @@ class ArrayFiles:
 
     def _write(self, name: str, column: NDArray[Any]) -> None:
         with span(WRITER, "encode", bytes=column.nbytes):
-            data = self._packed(column) if self._codec == PACKED else self._compressed(column)
+            if self._codec == PACKED:
+                from oocbe.tables.codec import encode  # imports Numba: needed for writing only
+
+                data: bytes | memoryview = encode(column).data.cast("B")
+            else:
+                data = self._compressed(column)
         self._record(name, data)
-
-    def _packed(self, column: NDArray[Any]) -> memoryview:
-        from oocbe.tables.codec import encode  # imports Numba: needed for writing only
-
-        return encode(column).data.cast("B")
 
     def _compressed(self, column: NDArray[Any]) -> bytes:
         """A chunk as zstd compresses it; behind the array's end it is padded with zeros, as Zarr expects."""
