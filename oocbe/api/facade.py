@@ -108,9 +108,9 @@ def use_workers_of(options: SolveOptions, client: Client | None = None) -> Abstr
     (:mod:`oocbe.execution.cluster.choice`)."""
     if not options.has_workers and client is None:
         return nullcontext()
-    from oocbe.execution.cluster.choice import use_workers_of as choose
+    from oocbe.execution.cluster.choice import use_cluster
 
-    return choose(options, client)
+    return use_cluster(options.workers, options.cluster, options.memory, client)
 
 
 def plan(

@@ -208,8 +208,8 @@ def stress(
     trace: Path | None,
 ) -> int:
     """Generate tables, apply an operator out of core, and check every row of the result."""
+    from oocbe.api.facade import use_workers_of
     from oocbe.errors import UsageError
-    from oocbe.execution.cluster.choice import use_workers_of
     from oocbe.model.settings.machine import use_gpus
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent

@@ -145,6 +145,7 @@ class Joined:
     greatest: float
 
 
+@dataclass(frozen=True)
 class SegmentedBucket:
     """Computes one bucket's message by workers.
 
@@ -153,17 +154,12 @@ class SegmentedBucket:
     forecast : called with the joined share of the bucket, and the resulting rows and parts.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        engine: BucketEngine,
-        workers: Workers,
-        row_cap: int,
-        step_limit: int,
-        forecast: Callable[[float, int, int], None],
-    ) -> None:
-        self._store, self._engine, self._workers = store, engine, workers
-        self._row_cap, self._step_limit, self._forecast = row_cap, step_limit, forecast
+    store: MessageStore
+    engine: BucketEngine
+    workers: Workers
+    row_cap: int
+    step_limit: int
+    forecast: Callable[[float, int, int], None]
 
     def join(self, path: Path, join: BucketJoin) -> Joined:
         """Join the bucket into a table of parts.
@@ -173,9 +169,9 @@ class SegmentedBucket:
         workers.
         """
         with ExitStack() as stack:
-            sent = _Sent(self._store, stack)
+            sent = _Sent(self.store, stack)
             layout, dtype = join.scope.layout, join.dtype
-            budget = self._store.budget
+            budget = self.store.budget
             writer = stack.enter_context(
                 PartsWriter(path, layout, dtype, join.semiring, limbs=join.limbs, budget=budget)
             )
@@ -183,27 +179,27 @@ class SegmentedBucket:
             variables = len(join.scope.separator)
 
             def added(done: float, rows: int, parts: int) -> None:
-                if rows > self._row_cap:
-                    raise TooManyRowsError(variables, self._row_cap)
-                self._forecast(done, rows, parts)
+                if rows > self.row_cap:
+                    raise TooManyRowsError(variables, self.row_cap)
+                self.forecast(done, rows, parts)
 
-            parts = PartCollector(writer, join.name, self._workers, added)
+            parts = PartCollector(writer, join.name, self.workers, added)
 
             def segment_of(piece: BucketPiece, sharing: int) -> JoinSegment:
                 how = self._circumstances(join.head().row_bytes, sharing)
                 ranges = (piece.low, piece.high, piece.level)
-                limits = (self._row_cap, self._step_limit)
+                limits = (self.row_cap, self.step_limit)
                 return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits)
 
             def done(piece: BucketPiece, made: PartResult) -> None:
                 pieces.pace.learn(piece.share, made.seconds)
                 parts.add(piece.share, made)
 
-            pieces = _Pieces(whole, self._workers)
+            pieces = _Pieces(whole, self.workers)
             # The loops' type parameters, so that the loops are compiled once.
             kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.bound is None)
-            deadline = self._engine.deadline
-            Dispatch(join.name, self._workers, join_segment, segment_of, done, _halves, deadline, kind).run(pieces)
+            deadline = self.engine.deadline
+            Dispatch(join.name, self.workers, join_segment, segment_of, done, _halves, deadline, kind).run(pieces)
             least, greatest = parts.least, parts.greatest
         return Joined(StoredTable.open(path), least, greatest)
 
@@ -216,9 +212,9 @@ class SegmentedBucket:
         """
         at = TableAt.of(table)
         row_bytes = 8 * table.layout.words + table.dtype.itemsize
-        with PartsWriter(path, table.layout, table.dtype, table.semiring, budget=self._store.budget) as writer:
-            parts = PartCollector(writer, f"{name}, the rest", self._workers)
-            chunks = ItemRanges(range(table.chunk_count + 1), self._workers)
+        with PartsWriter(path, table.layout, table.dtype, table.semiring, budget=self.store.budget) as writer:
+            parts = PartCollector(writer, f"{name}, the rest", self.workers)
+            chunks = ItemRanges(range(table.chunk_count + 1), self.workers)
 
             def segment_of(run: range, sharing: int) -> RestSegment:
                 how = self._circumstances(row_bytes, sharing)
@@ -230,18 +226,18 @@ class SegmentedBucket:
             def halves(run: range, error: Exception) -> Iterable[range]:
                 return halved_run(run, error, "a chunk of a message")
 
-            deadline = self._engine.deadline
-            Dispatch(name, self._workers, finish_segment, segment_of, done, halves, deadline).run(chunks)
+            deadline = self.engine.deadline
+            Dispatch(name, self.workers, finish_segment, segment_of, done, halves, deadline).run(chunks)
         return StoredTable.open(path)
 
     def _circumstances(self, row_bytes: int, sharing: int) -> WorkerConfig:
-        engine = self._engine
+        engine = self.engine
         return WorkerConfig.of(
-            self._workers,
+            self.workers,
             engine.deadline,
-            self._store.budget,
+            self.store.budget,
             sharing,
-            self._store.rows_a_chunk(row_bytes),
+            self.store.rows_a_chunk(row_bytes),
             backend=engine.backend,
             device_memory=engine.device_memory,
             streams=None if engine.piece_rows is None else engine.streams,

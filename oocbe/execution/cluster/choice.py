@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +18,9 @@ from oocbe.model.settings.option_values import SLURM, WORKERS
 if TYPE_CHECKING:
     from distributed import Client
 
-    from oocbe.model.settings.options import SolveOptions
-
 CONNECT_SECONDS = 10.0
 """Timeout of a connection to a scheduler, in seconds. It applies to a killed scheduler as well, as its address gives
 no error."""
-
-
-def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
-    """:func:`use_cluster` with the options of a solve."""
-    return use_cluster(options.workers, options.cluster, options.memory, client)
 
 
 @contextmanager
@@ -60,7 +53,7 @@ def use_cluster(
 
 
 def local_workers(text: str, memory: int | None) -> LocalWorkers:
-    """Workers of this host, not started yet; errors as for :func:`use_workers_of`."""
+    """Workers of this host, not started yet; errors as for :func:`use_cluster`."""
     found = WORKERS.fullmatch(text)
     assert found is not None
     kind, count = found[1] or found[3], int(found[2] or 0)
