@@ -371,7 +371,8 @@ def stages_of(trace: Trace) -> list[Stage]:
         key=lambda span: span.begin,
     )
     segments = [span for span in trace.spans if span.lane == WORKER]
-    pieces = segments + _outside(segments, _streamed(trace))
+    streamed = [s for s in trace.spans if s.lane == STREAM and not s.is_wait and s.name.startswith(_PIECES)]
+    pieces = segments + _outside(segments, streamed)
     if not buckets and not pieces:
         raise UsageError(f"{trace.path}: no bucket and no piece is in this trace; trace a solve or stress with --trace")
     pieces.sort(key=lambda span: (span.begin, span.row))
@@ -390,11 +391,6 @@ def stages_of(trace: Trace) -> list[Stage]:
     if whole > end:
         stages.append(Stage("after the buckets", np.zeros(0), (whole - end) / 1e9, (len(stages) - 1,)))
     return stages
-
-
-def _streamed(trace: Trace) -> list[Span]:
-    """Pieces on streams of this process."""
-    return [s for s in trace.spans if s.lane == STREAM and not s.is_wait and s.name.startswith(_PIECES)]
 
 
 def _outside(segments: Sequence[Span], pieces: Sequence[Span]) -> list[Span]:

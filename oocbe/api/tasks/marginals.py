@@ -123,10 +123,8 @@ def _marginals_by_tree(
 
     If there can be no tree, returns the order of all variables found for it; empty if there was no search.
     """
-    if options.backend == "cuda":
+    if options.backend == "cuda" or is_order_file(options.order):  # of all variables, also those fixed by evidence
         return ()
-    if is_order_file(options.order):
-        return ()  # a file of all variables, including those fixed by evidence
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         left = remove_values(energies, ())

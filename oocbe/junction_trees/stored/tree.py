@@ -74,18 +74,12 @@ class RowMaker:
     """Makes a tree's rows by clique, within ``memory`` bytes; pieces already in the folder are not made again."""
 
     def __init__(
-        self,
-        folder: TreeFolder,
-        sizes: Sequence[int],
-        cliques: Sequence[Clique],
-        weights: Weights,
-        memory: int,
-        name: str,
+        self, folder: TreeFolder, problem: Problem, cliques: Sequence[Clique], weights: Weights, memory: int
     ) -> None:
-        self._folder, self._sizes, self._cliques, self._weights = folder, sizes, cliques, weights
-        self._memory, self._name = memory, name
+        self._folder, self._cliques, self._weights, self._memory = folder, cliques, weights, memory
+        self._sizes, self._name = problem.sizes, problem.name
         self._assigned, self._covered = places_of(cliques, weights.tables)
-        self._kind = value_kind(sizes)
+        self._kind = value_kind(problem.sizes)
         self._children = children_of(cliques)
         self.found: list[StoredClique] = []
 
@@ -452,7 +446,7 @@ def make_tree(
         weights = weights_of(problem, order, is_log)
         if weights.logarithm > -math.inf and not is_log and _may_leave_range(weights, cliques):
             weights = weights_of(problem, order, True)
-        maker = RowMaker(folder, problem.sizes, cliques, weights, memory, problem.name)
+        maker = RowMaker(folder, problem, cliques, weights, memory)
         if weights.logarithm == -math.inf or not maker.run():
             folder.remove()
             return None
