@@ -104,23 +104,23 @@ class GeneratedOperation:
         """Number of the smallest ranges of ranks."""
         return max(1, -(-self.tables[0].rows_made // STRETCH_ROWS))
 
-    def ranks(self, run: range) -> tuple[int, int]:
-        """The first rank of some stretches, and the one behind the last; there may be none between them."""
+    def ranks(self, run: range) -> range:
+        """The ranks of some stretches; there may be none."""
         table = self.tables[0]
-        return table.rank_from(run.start * STRETCH_ROWS), table.rank_from(run.stop * STRETCH_ROWS)
+        return range(table.rank_from(run.start * STRETCH_ROWS), table.rank_from(run.stop * STRETCH_ROWS))
 
-    def rank_ranges(self, low: int, high: int, rows: int) -> Iterator[range]:
-        """Ranges of ranks from ``low`` up to ``high``, in order, with approximately so many rows of all tables each."""
+    def rank_ranges(self, ranks: range, rows: int) -> Iterator[range]:
+        """Ranges of some ranks, in order, with approximately so many rows of all tables each."""
         table = self.tables[0]
         step = max(1, rows * table.rows_made // self.rows_in)
-        starts = range(table.first_row(low) + step, table.first_row(high), step)
-        for first, stop in pairwise([low, *map(table.rank_from, starts), high]):
+        starts = range(table.first_row(ranks.start) + step, table.first_row(ranks.stop), step)
+        for first, stop in pairwise([ranks.start, *map(table.rank_from, starts), ranks.stop]):
             if first < stop:
                 yield range(first, stop)
 
-    def on(self, low: int, high: int) -> tuple[Step, list[JoinInput]]:
+    def on(self, ranks: range) -> tuple[Step, list[JoinInput]]:
         """The step, and its inputs with the groups of some ranks."""
-        sources = [GeneratedRows(table, low, high) for table in self.tables]
+        sources = [GeneratedRows(table, ranks) for table in self.tables]
         values = [np.array([0, table.greatest], dtype=s.dtype) for table, s in zip(self.tables, sources, strict=True)]
         step: Step
         if self.operator == MAXIMISE:
@@ -137,14 +137,13 @@ class RankSegment:
     """A range of ranks of an operation to be done.
 
     circumstances : how. folder : is there as long as the work is wanted; for scratch files as well.
-    operation : what is done. low, high : the first rank, and the one behind the last.
+    operation, ranks : what is done.
     """
 
     circumstances: WorkerConfig
     folder: Path
     operation: GeneratedOperation
-    low: int
-    high: int
+    ranks: range
 
 
 @dataclass(frozen=True)
@@ -163,17 +162,15 @@ def digest_segment(segment: RankSegment) -> Digested:
         kernels = backend_for(segment.operation.rows_in, how.backend)
         budget = Budget(how.memory_limit)
         context = ExecutionContext.within(kernels, budget, segment.folder, how.streams, how.piece_rows)
-        return _digested(segment.operation, segment.low, segment.high, context, deadline)
+        return _digested(segment.operation, segment.ranks, context, deadline)
 
 
-def _digested(
-    operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
-) -> Digested:
+def _digested(operation: GeneratedOperation, ranks: range, context: ExecutionContext, deadline: Deadline) -> Digested:
     begin = time.perf_counter()
     is_right, sums, lots = True, [0] * SUMS, 0
-    if low < high:
+    if ranks:
         process = _on_device if context.kernels.name == "cuda" else _out_of_core
-        is_right, totals, lots = process(operation, low, high, context, deadline)
+        is_right, totals, lots = process(operation, ranks, context, deadline)
         sums = totals.tolist()
     return Digested(is_right, sums, PartResult.since(begin, None, sums[0], NO_VALUES, lots))
 
@@ -182,12 +179,10 @@ _Totals: TypeAlias = tuple[bool, NDArray[np.uint64], int]
 """Whether all rows are correct, their sums uint64 (SUMS,), and the number of results that they came in."""
 
 
-def _out_of_core(
-    operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
-) -> _Totals:
+def _out_of_core(operation: GeneratedOperation, ranks: range, context: ExecutionContext, deadline: Deadline) -> _Totals:
     """Process some ranks piece by piece, with rows generated and checked in main memory."""
     totals, lots, checker = np.zeros(SUMS, dtype=np.uint64), 0, operation.checker
-    step, inputs = operation.on(low, high)
+    step, inputs = operation.on(ranks)
     with closing(step.results(inputs, context)) as results:
         for rows in results:
             deadline.check()
@@ -199,23 +194,21 @@ def _out_of_core(
     return True, totals, lots
 
 
-def _on_device(
-    operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
-) -> _Totals:
+def _on_device(operation: GeneratedOperation, ranks: range, context: ExecutionContext, deadline: Deadline) -> _Totals:
     """Process some ranks with all rows on devices, which take one range after the other from a list."""
     from oocbe.kernels.cuda.gpus import by_gpus, gpus, on_gpus
     from oocbe.kernels.cuda.transfer.memory import device_room
 
-    step, _ = operation.on(low, high)
+    step, _ = operation.on(ranks)
     most = min(device_room() // tuning().device_row_bytes, DEVICE_ROWS)
     piece_rows = context.space.piece_rows or max(tuning().least_device_piece_rows, most)
-    ranges = list(operation.rank_ranges(low, high, piece_rows))
+    ranges = list(operation.rank_ranges(ranks, piece_rows))
     seconds = operation.rows_in / tuning().generated_rows_a_second
     out_of_core = Lock()
 
     def alone(ranks: range) -> Iterable[_Totals]:
         with out_of_core:  # the context's buffers and memory are for one at a time
-            return [_out_of_core(operation, ranks.start, ranks.stop, context, deadline)]
+            return [_out_of_core(operation, ranks, context, deadline)]
 
     def attempt(numbers: Sequence[int]) -> list[_Totals]:
         found: list[_Totals] = []
@@ -312,7 +305,7 @@ def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears:
     at_once = STRETCHES_HERE * (DEVICE_TIMES if context.kernels.name == "cuda" else 1)
     for first in range(0, operation.stretches, at_once):
         run = range(first, min(first + at_once, operation.stretches))
-        digest.add(_digested(operation, *operation.ranks(run), context, deadline))
+        digest.add(_digested(operation, operation.ranks(run), context, deadline))
         if not digest.is_right:
             break
     return digest.verdict()
@@ -337,7 +330,7 @@ def digest_by(
 
     def segment_of(run: range, sharing: int) -> RankSegment:
         how = WorkerConfig.of(workers, deadline, DiskBudget(folder), sharing, backend=backend, streams=streams)
-        return RankSegment(how, folder.absolute(), operation, *operation.ranks(run))
+        return RankSegment(how, folder.absolute(), operation, operation.ranks(run))
 
     def done(run: range, digested: Digested) -> None:
         runs.learn(run, digested.made.seconds)
@@ -361,7 +354,7 @@ class GeneratedRows(EvenStretches):
 
     Parameters
     ----------
-    table : sorted. low, high : the first rank, and the one behind the last.
+    table : sorted. ranks : of the groups.
 
     Attributes
     ----------
@@ -369,12 +362,12 @@ class GeneratedRows(EvenStretches):
     Others as for :class:`oocbe.execution.sources.Source`.
     """
 
-    def __init__(self, table: SyntheticTable, low: int, high: int) -> None:
+    def __init__(self, table: SyntheticTable, ranks: range) -> None:
         assert table.is_sorted
         self.layout, self.dtype, self.is_sorted = table.layout, table.value_dtype(np.dtype(np.int32)), True
         self.scope, self.semiring = self.layout.scope, MAX_SUM
-        self._table, self._first = table, table.first_row(low)
-        self.rows = table.first_row(high) - self._first
+        self._table, self._first = table, table.first_row(ranks.start)
+        self.rows = table.first_row(ranks.stop) - self._first
         self.stretch_rows = max(LEAST_STRETCH, -(-self.rows // STRETCHES))
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[np.signedinteger] | None) -> None:

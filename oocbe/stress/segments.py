@@ -43,7 +43,7 @@ class ChunkSegment:
     """Chunks of a synthetic table to be written.
 
     circumstances, part : how, and the beginning of the path of the part. table, dtype, chunk_rows : what is written.
-    first, stop : numbers of the first chunk and of the one behind the last.
+    chunks : their numbers.
     """
 
     circumstances: WorkerConfig
@@ -51,20 +51,18 @@ class ChunkSegment:
     table: SyntheticTable
     dtype: np.dtype[Any]
     chunk_rows: int
-    first: int
-    stop: int
+    chunks: range
 
 
 @dataclass(frozen=True)
 class CheckSegment:
-    """Chunks of a result to check, and how; first, stop as for :class:`ChunkSegment`."""
+    """Chunks of a result to check, by their numbers, and how."""
 
     circumstances: WorkerConfig
     folder: Path
     result: TableAt
     checker: RowChecker
-    first: int
-    stop: int
+    chunks: range
 
 
 class Checked(NamedTuple):
@@ -82,7 +80,7 @@ def write_chunks(segment: ChunkSegment) -> PartResult:
     table, layout = segment.table, segment.table.layout
 
     def made() -> Iterator[Table]:
-        for keys, values in table.some_chunks(segment.first, segment.stop, segment.chunk_rows):
+        for keys, values in table.some_chunks(segment.chunks, segment.chunk_rows):
             deadline.check()
             yield Table(layout, keys, values.astype(segment.dtype), MAX_SUM)
 
@@ -97,7 +95,7 @@ def check_chunks(segment: CheckSegment) -> Checked:
         result = opened(segment.result)
 
         def tables() -> Iterator[Table]:
-            for chunk in range(segment.first, segment.stop):
+            for chunk in segment.chunks:
                 deadline.check()
                 yield result.read(result.chunk_start(chunk), result.chunk_start(chunk + 1))
 
@@ -123,7 +121,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
 
         def segment_of(run: range, sharing: int) -> ChunkSegment:
             how = WorkerConfig.of(workers, Deadline(), DiskBudget(path.parent), sharing, chunk_rows)
-            return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run.start, run.stop)
+            return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run)
 
         def done(run: range, made: PartResult) -> None:
             parts.add(runs.learn(run, made.seconds), made, run.start)
@@ -142,7 +140,7 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
 
     def segment_of(run: range, sharing: int) -> CheckSegment:
         how = WorkerConfig.of(workers, Deadline(), DiskBudget(result.folder), sharing)
-        return CheckSegment(how, result.folder.absolute(), at, checker, run.start, run.stop)
+        return CheckSegment(how, result.folder.absolute(), at, checker, run)
 
     def done(run: range, checked: Checked) -> None:
         runs.learn(run, checked.seconds)

@@ -152,21 +152,19 @@ class SyntheticTable:
 
         The rows of a scattered table, and their order, depend on ``chunk_rows``, but not on the number of threads.
         """
-        return self.some_chunks(0, self.chunk_count(chunk_rows), chunk_rows)
+        return self.some_chunks(range(self.chunk_count(chunk_rows)), chunk_rows)
 
     def chunk_count(self, chunk_rows: int) -> int:
         """Chunks of so many rows that the table has."""
         return -(-self.rows_made // chunk_rows)
 
-    def some_chunks(
-        self, begin: int, end: int, chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Chunks of :meth:`chunks` with numbers from ``begin`` to before ``end``."""
+    def some_chunks(self, numbers: range, chunk_rows: int) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+        """Chunks of :meth:`chunks` with some consecutive numbers."""
         rows, threads = self.rows_made, thread_count()
         chunks = self.chunk_count(chunk_rows)
-        for first in range(begin, end, threads):
+        for first in range(0, len(numbers), threads):
             made, calls = [], []
-            for chunk in range(first, min(first + threads, end)):
+            for chunk in numbers[first : first + threads]:
                 start = chunk * chunk_rows
                 count = min(chunk_rows, rows - start) if self.is_sorted else (rows - chunk + chunks - 1) // chunks
                 keys, values = np.empty((self.layout.words, count), dtype=np.uint64), np.empty(count, dtype=np.int64)

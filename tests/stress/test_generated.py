@@ -60,7 +60,7 @@ def test_ranges_of_ranks_have_the_rows_of_the_table(pair):
         assert table.first_row(0) == 0 and table.first_row(table.groups) == table.rows_made
         bounds = sorted({0, 1, table.groups // 3, table.groups // 2, table.groups})
         for low, high in pairwise(bounds):
-            source = GeneratedRows(table, low, high)
+            source = GeneratedRows(table, range(low, high))
             rows = slice(table.first_row(low), table.first_row(high))
             made = np.empty((table.layout.words, source.rows), np.uint64), np.empty(source.rows, source.dtype)
             source.read_into(0, *made)
@@ -148,7 +148,7 @@ def test_ranges_of_ranks_are_cut_by_rows_and_cover_all_of_them(pair):
     operation = generated_of(JOIN_MAXIMISE, pair)
     for rows in (1, 150, 10**9):
         for low, high in ((0, pair[0].groups), (pair[0].groups // 2, pair[0].groups)):
-            ranges = list(operation.rank_ranges(low, high, rows))
+            ranges = list(operation.rank_ranges(range(low, high), rows))
             assert [rank for ranks in ranges for rank in ranks] == list(range(low, high))
             assert rows < 10**9 or len(ranges) == 1
 
