@@ -367,8 +367,8 @@ def read_solution(path: str | Path) -> Solution:
     if text.lstrip().startswith("{"):
         return _read_json(path, text)
     if Path(path).suffix.lower() == ".csv":
-        rows = list(csv.reader(io.StringIO(text, newline="")))
-        if rows[:1] != [CSV_HEADER] or any(len(row) != 2 for row in rows) or len(dict(rows)) < len(rows):
+        rows = list(filter(None, csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))))
+        if rows[:1] != [CSV_HEADER] or any(len(row) != 2 for row in rows) or len(dict(rows[1:])) < len(rows) - 1:
             raise FormatError(path, None, f"expected a line {','.join(CSV_HEADER)}, then a line for each variable")
         return Solution(str(path), dict(rows[1:]), {})
     return _read_text(path, text)

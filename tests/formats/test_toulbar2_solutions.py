@@ -57,6 +57,11 @@ def test_a_solution_for_toulbar2_is_read_back(tmp_path: Path):
     lines = (tmp_path / "s.csv").read_text().splitlines()
     assert lines == ["variable,value", *(f"{name},{label}" for name, label in result.labels.items())]
     assert oocbe.verify(PROBLEM, tmp_path / "s.csv").value == result.value
+    (tmp_path / "s.csv").write_text("\ufeff" + "\r\n".join(lines) + "\r\n\r\n", encoding="utf-8")  # as spreadsheets do
+    assert oocbe.verify(PROBLEM, tmp_path / "s.csv").value == result.value
+    named = oocbe.Problem((oocbe.Variable("variable", 2), oocbe.Variable('a, "b"\r', 2)))
+    write_solution(oocbe.solve(named), tmp_path / "s.csv")
+    assert oocbe.verify(named, tmp_path / "s.csv").accepted, "a variable has the name of the column"
     for text in ("", "photograph,camera\n1,13\n", "variable,value\na,1\na,2\n", "variable,value\na\n"):
         (tmp_path / "s.csv").write_text(text)
         with pytest.raises(oocbe.FormatError, match=r"s\.csv: expected a line variable,value"):
