@@ -281,8 +281,8 @@ def _valued(asked: Mapping[str, _Part], there: Sequence[Sequence[str]]) -> dict[
     names: dict[_Part, list[str | None]] = {}
     for part in (part for wanted in asked.values() for part in wanted.parts):
         names[part] = [part.column if part.column in own else None for own in there]
-        if part.column is not None and not any(names[part]):
-            known = f"no source has a column {part.column!r}; there are: {', '.join(_every(there))}"
+        if missing := [name for name in (part.column, *part.other) if name not in (None, *_every(there))]:
+            known = f"no source has a column {missing[0]!r}; there are: {', '.join(_every(there))}"
             raise ModelError(f"aggregate: {part.how}: {known}")
     return names
 

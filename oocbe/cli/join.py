@@ -95,6 +95,8 @@ def join(
     named |= {"count": ("count",)} if is_count else {}
     if argmax:
         column, _, other = argmax.rpartition(":")
+        if not (column and other):
+            raise UsageError(f"--argmax {argmax}: give COLUMN:OTHER, such as gain:carrier")
         named[f"argmax_{column}"] = ("argmax", column, other)
     with use_gpus(options.gpus):
         result: Any = aggregate(

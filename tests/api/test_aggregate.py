@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import re
 import subprocess
 import sys
 import warnings
@@ -311,6 +312,10 @@ def test_the_command_writes_several_aggregates(tmp_path):
     assert refused.exit_code == 2 and "for a stored table" in refused.output
     printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", "--argmax", "gain:shop"])
     assert printed.stdout == '"day","argmax_gain"\n2026-11-26,"a"\n2026-11-27,"a"\n', printed.output
+    whys = ("give COLUMN:OTHER", "give COLUMN:OTHER", "argmax: .* column 'x'")
+    for given, why in zip(("gain", "gain:", "gain:x"), whys, strict=True):
+        refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--argmax", given])
+        assert refused.exit_code == 2 and re.search(why, " ".join(refused.stderr.split())), refused.stderr
     refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "--json"])
     assert refused.exit_code == 2 and "name its file by --output" in refused.stderr
 
