@@ -178,7 +178,7 @@ def _log_product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any] | None
     """Log-sum-exp of matrices: a product of exponentials, scaled by the greatest of each row and column; the logarithm
     of an exponential is not computed for each pair. None: a sum is so far below its scales that terms underflow."""
     scales: Any = left.max(axis=-1, keepdims=True), right.max(axis=-2, keepdims=True)
-    row, column = (np.where(np.isfinite(scale), scale, 0).astype(left.dtype) for scale in scales)
+    row, column = (np.where(np.isfinite(scale), scale, 0).astype(scale.dtype) for scale in scales)
     with np.errstate(over="ignore", divide="ignore"):
         sums = np.exp(left - row) @ np.exp(right - column)
         small = sums < np.finfo(sums.dtype).tiny ** LOG_PRECISION

@@ -362,6 +362,8 @@ def test_log_sums_far_below_their_operands_are_precise(dtype):
     np.testing.assert_allclose(oocbe.einsum("ij,jk->ik", left, right, semiring="log", backend="cpu"), expected, 1e-6)
     wide = oocbe.einsum("ij,jk->ik", left[:, 1:], right[1:, 1:], semiring="log", backend="cpu")
     np.testing.assert_allclose(wide, [[-50], [-inf], [-inf]], 1e-6)
+    beyond = oocbe.einsum("ij,jk->ik", left[:1], np.full((3, 1), 1e39), semiring="log", backend="cpu")
+    assert beyond.tolist() == [[1e39]], "a float64 scale beyond float32, beside either dtype"
 
 
 @pytest.mark.gpu
