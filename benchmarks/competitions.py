@@ -185,12 +185,11 @@ def ganak(path: Path) -> float:
     return math.log10(abs(count)) if count else -math.inf
 
 
-def count_both(path: Path, published: dict[str, str], seconds: float, memory: str, cores: Queue[int] | None) -> Run:
+def count_both(path: Path, published: dict[str, str], seconds: float, memory: str, core: int | None) -> Run:
     """Answers and seconds of both programs on an instance, one after the other; None: not within the limit.
 
-    cores : those that no other instance uses; both programs run on one of them. None: on any of all.
+    core : on which both programs run; None: on any of all.
     """
-    core = None if cores is None else cores.get()
     place = [] if core is None else ["taskset", "-c", str(core)]
     command = [*place, sys.executable, "-m", "oocbe", "solve", str(path), "--task", "count", "--json", "--quiet"]
     done, wall = run_timed([*command, "--time-limit", f"{seconds:g}", "--memory", memory], seconds + 60)
@@ -205,8 +204,6 @@ def count_both(path: Path, published: dict[str, str], seconds: float, memory: st
             row |= {"ganak": float(peer.stdout.split()[-1]), "ganak_seconds": peer_wall}
     except subprocess.TimeoutExpired:
         pass
-    if cores is not None and core is not None:
-        cores.put(core)
     text = published.get(path.name) or "-"  # no published answer; nor is -1, of what no competitor counted
     known = row["ganak"] if text == "-" or float(text) == -1 else float(text)
     row["wrong"] = own is not None and known is not None and not math.isclose(own, known, abs_tol=DIGITS)
@@ -219,13 +216,19 @@ def count_track(track: str, folder: Path, names: Sequence[str], settings: argpar
     published = json.loads((folder / "log10_counts.json").read_text())
     paths = sorted(folder.glob(f"*_{track}_*.cnf.gz"))[:: settings.every]
     wanted = [path for path in paths if not names or any(name in path.name for name in names)]
-    cores: Queue[int] | None = None
-    if settings.jobs > 1:
-        cores = Queue()
-        for core in sorted(os.sched_getaffinity(0))[: settings.jobs]:
+    cores: Queue[int | None] = Queue()
+    for core in sorted(os.sched_getaffinity(0))[: settings.jobs] if settings.jobs > 1 else [None]:
+        cores.put(core)
+
+    def counted(path: Path) -> Run:
+        core = cores.get()
+        try:
+            return count_both(path, published, settings.seconds, settings.memory, core)
+        finally:
             cores.put(core)
-    with ThreadPoolExecutor(settings.jobs) as pool:
-        return list(pool.map(lambda p: count_both(p, published, settings.seconds, settings.memory, cores), wanted))
+
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        return list(pool.map(counted, wanted))
 
 
 def counts(tracks: Sequence[str], names: Sequence[str], settings: argparse.Namespace) -> bool:
