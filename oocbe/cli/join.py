@@ -76,7 +76,7 @@ def join(
 
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": "count" if is_count else None}
     asked = [(name, column) for name, column in given.items() if column is not None]
-    stored = output != "-" and Path(output).suffix not in (".parquet", ".csv")
+    stored = output != "-" and Path(output).suffix.lower() not in (".parquet", ".csv")
     if not (asked or argmax) or (stored and (len(asked) > 1 or mean or argmax)):
         some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
         raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN), --argmax or --count'}")
@@ -139,7 +139,7 @@ def _write(data: Any, output: str) -> None:
         text = BytesIO()
         csv.write_csv(data, text)
         typer.echo(text.getvalue().decode(), nl=False)
-    elif output.endswith(".csv"):
+    elif output.lower().endswith(".csv"):
         refuse_url(output, "a CSV file")
         with published(Path(output)) as file:
             csv.write_csv(data, file)

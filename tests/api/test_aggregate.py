@@ -312,6 +312,9 @@ def test_the_command_writes_several_aggregates(tmp_path):
     assert refused.exit_code == 2 and "for a stored table" in refused.output
     printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", "--argmax", "gain:shop"])
     assert printed.stdout == '"day","argmax_gain"\n2026-11-26,"a"\n2026-11-27,"a"\n', printed.output
+    for name in ("N.CSV", "N.PARQUET"):
+        done = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "-o", str(tmp_path / name)])
+        assert done.exit_code == 0 and (tmp_path / name).is_file(), "a stored table, which is a folder"
     whys = ("give COLUMN:OTHER", "give COLUMN:OTHER", "argmax: .* column 'x'")
     for given, why in zip(("gain", "gain:", "gain:x"), whys, strict=True):
         refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--argmax", given])
