@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -110,7 +110,9 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     if len(names) == 1 and re.search("[*?[]", str(names[0])) and not Path(names[0]).exists():
         if (url := url_of(names[0])) is not None:
             raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
-        names = sorted(glob(str(names[0]), recursive=True)) or names  # noqa: PTH207 (of a pattern with a root)
+        path = Path(names[0])
+        folder = escape(str(path.parent)) if path.parent.is_dir() else path.parent  # its name may have brackets
+        names = sorted(glob(str(Path(folder, path.name)), recursive=True)) or names  # noqa: PTH207 (with a root)
     endings = (re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(name).lower()) for name in names)
     kinds = [(found[1], found[3]) for found in endings if found is not None]
     if not kinds or len(kinds) < len(names):

@@ -602,7 +602,7 @@ def test_keys_of_a_first_source_without_rows_may_be_of_any_type_and_floats_name_
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_the_files_of_a_pattern_or_a_list_are_one_source(suffix, tmp_path):
-    folders, tmp_path = str(tmp_path / "*" / f"part-*.{suffix}"), tmp_path / "parts"
+    folders, tmp_path = str(tmp_path / "*" / f"part-*.{suffix}"), tmp_path / "parts [1]"
     tmp_path.mkdir()
     for name, rows in (("1", {"k": ["a", "b"], "v": [1, 2]}), ("2", {"k": ["a"], "v": [5]})):
         frame = pd.DataFrame(rows)
