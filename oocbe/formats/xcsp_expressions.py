@@ -155,7 +155,7 @@ ARITHMETIC = frozenset(
 
 
 def parse(text: str, leaf: Callable[[str], Sequence[Expression]]) -> Expression:
-    """Read an expression; Malformed where it is none, Unread where an operator is not known.
+    """Read an expression; Malformed where it is none, UnsupportedConstraint where an operator is not known.
 
     leaf : what a word stands for that is no call; several expressions only among arguments.
     """
@@ -201,7 +201,7 @@ def _parse(
 
 
 def bounds_of(expression: Expression, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Least and greatest value, or beyond, from each variable's bounds; Unread: a step leaves 64 bits."""
+    """Least and greatest value, or beyond, from variables' bounds; UnsupportedConstraint: a step leaves 64 bits."""
     if expression.operator == CONSTANT:
         found = (expression.value, expression.value)
     elif expression.operator == VARIABLE:
@@ -256,7 +256,7 @@ def _product_bounds(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, 
 
 
 def evaluate(expression: Expression, columns: Sequence[Integers]) -> Integers:
-    """Values for arrays, which broadcast, after :func:`bounds_of`; Unread: a divisor is 0 for some values."""
+    """Values for arrays, which broadcast, after :func:`bounds_of`; UnsupportedConstraint: a divisor may be 0."""
     if expression.operator == CONSTANT:
         return np.array(expression.value, dtype=np.int64)
     if expression.operator == VARIABLE:

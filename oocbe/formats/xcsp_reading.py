@@ -105,7 +105,7 @@ class Gathered:
         self.asked.append(condition.of(call("add", constant(0), *products)))
 
     def new_variable(self, *_: object) -> NoReturn:
-        """Unread: where the constraint does not hold, such a variable, or a walk's states, would have any value."""
+        """UnsupportedConstraint: a variable, or a walk's states, would have any value without the constraint."""
         raise UnsupportedConstraint("a variable for its truth")
 
     walk = new_variable
@@ -161,7 +161,7 @@ class Reading:
         return f"{self.element.tag} of line {self.element.line}"
 
     def only(self, *tags: str, attributes: tuple[str, ...] = ()) -> None:
-        """Unread unless all children have one of some names, and their attributes do not change what they mean."""
+        """UnsupportedConstraint: a child with another name, or with an attribute that changes its meaning."""
         for child in self.element.children:
             if child.tag not in tags:
                 raise UnsupportedConstraint(f"<{child.tag}>")
@@ -172,7 +172,7 @@ class Reading:
 
     @property
     def list_element(self) -> Element:
-        """The list of the constraint, which may be all that it has; Unread where there are several."""
+        """The list of the constraint, which may be all that it has; UnsupportedConstraint where there are several."""
         lists = self.lists
         if len(lists) > 1:
             raise UnsupportedConstraint("several lists")
@@ -229,7 +229,7 @@ class Reading:
         return found[0]
 
     def expressions(self, where: Element | str) -> list[Expression]:
-        """Expressions of a list: variables, constants, calls; Unread where something else is in it."""
+        """Expressions of a list: variables, constants, calls; UnsupportedConstraint where something else is in it."""
         element = self._element(where)
         if element.children:
             raise UnsupportedConstraint(f"<{element.children[0].tag}> in <{element.tag}>")
@@ -259,7 +259,7 @@ class Reading:
             raise element.error(str(error)) from None
 
     def scope(self, where: Element | str) -> list[int]:
-        """Variables of a list; Unread where something else is in it."""
+        """Variables of a list; UnsupportedConstraint where something else is in it."""
         found = self.expressions(where)
         for part in found:
             if part.operator != VARIABLE:
@@ -278,7 +278,7 @@ class Reading:
             yield (word if match is None else match[1]), times
 
     def integers(self, where: Element | str) -> list[int]:
-        """Integers of a list; ``7x3`` is 7 three times. Unread if there are variables."""
+        """Integers of a list; ``7x3`` is 7 three times. UnsupportedConstraint if there are variables."""
         element = self._element(where)
         found: list[int] = []
         for word, times in self._repeated(element):
@@ -352,7 +352,7 @@ class Reading:
 
 
 def read_reified(read: Callable[[Reading], None], plain: Reading) -> None:
-    """Have a constraint read by its reader, and compare a variable with whether it holds; Unread where it has no form.
+    """Have a constraint read by its reader, and compare a variable with its truth; UnsupportedConstraint: no form.
 
     plain : the constraint as if its truth were no variable's value.
     """

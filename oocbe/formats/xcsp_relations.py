@@ -82,7 +82,7 @@ class RelationTables:
         return np.broadcast_to(evaluate(template, columns), shape)
 
     def _keep(self, key: tuple[Expression, tuple[int, ...]], rows: NDArray[np.int64], allowed: bool) -> None:
-        """Keep the rows of a table for all instances; Unread where those of all tables are too many."""
+        """Keep the rows of a table for all instances; UnsupportedConstraint where those of all tables are too many."""
         self._listed += rows.size
         if self._listed > MOST_LISTED:
             raise UnsupportedConstraint(f"tables of more than {MOST_LISTED:,} values together")
@@ -198,7 +198,7 @@ class Sums:
         return found[1]
 
     def _add_at_most(self, columns: Columns, capacity: int, name: str) -> None:
-        """A linear constraint; Unread where numbers leave 64 bits or are too many."""
+        """A linear constraint; UnsupportedConstraint where numbers leave 64 bits or are too many."""
         self._coefficients += sum(map(len, columns.values()))
         if self._coefficients > MOST_COEFFICIENTS:
             raise UnsupportedConstraint(f"more than {MOST_COEFFICIENTS:,} values of variables in sums")
@@ -302,7 +302,7 @@ class Relations:
         self.sums = Sums(self.tables)
 
     def post(self, expression: Expression, name: str) -> None:
-        """Add a constraint: an expression is true. Unread where it has no form; ``name`` is its linear constraints'."""
+        """Add a constraint: an expression is true; UnsupportedConstraint: no form. name : of its linear constraints."""
         check_deadline()
         expression = _without_negation(expression)
         operator, parts = expression.operator, expression.arguments
@@ -421,7 +421,7 @@ class Relations:
         """Add a constraint: a walk over the values of some variables ends where it may.
 
         step : from the place in the scope, the state before it and its value to the next state, None where there is
-        none. Unread where there are too many states.
+        none. UnsupportedConstraint where there are too many states.
         """
         distinct = self.distinct(scope)
         values = [self.tables.values(v).tolist() for v in distinct]
@@ -541,7 +541,7 @@ class Relations:
 
     @contextmanager
     def _walking(self) -> Iterator[None]:
-        """A block that adds one walk, whose states and tables are taken over; Unread where they are too many."""
+        """A block that adds one walk, whose states and tables are taken over; UnsupportedConstraint: too many."""
         known = len(self._walks.sizes)
         self._walks.sizes += [v.size for v in self.variables.variables[known:]]
         try:
