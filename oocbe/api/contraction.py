@@ -104,7 +104,9 @@ class Contractions:
             settings |= {"output": place, "memory": self._memory, "scratch": self._scratch()}
         elif len(tables) == 1 and not gone:
             return tables[0]
-        elif (product := _matrix_product(tables, gone)) is not None:
+        elif (self._backend != "cuda" or _is_on_device(tables[0])) and (
+            product := _matrix_product(tables, gone)
+        ) is not None:
             return product
         made = operate(*tables, gone, **settings)
         if output is None and isinstance(made, StoredTable) and 8 * made.nbytes <= IN_MEMORY_SHARE * self._memory:

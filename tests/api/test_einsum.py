@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe import CompleteTable
+from oocbe.api import contraction
 from oocbe.api.contraction import Contractions, sliced_path
 from oocbe.errors import ModelError, ResourceError, UsageError
 from tests.kernels.conftest import skip_without_gpu
@@ -395,6 +396,22 @@ DEVICE_CONTRACTIONS = {
     "i,j->ji": [(6,), (5,)],
     "ij->": [(8, 9)],
 }
+
+
+def test_a_device_without_room_for_the_operands_computes_them_in_pieces(monkeypatch):
+    """The CPU computed products of matrices, whatever the backend."""
+    operate, asked = contraction.join_marginalise, []
+
+    def noted(*arguments, backend, **settings):
+        asked.append(backend)
+        return operate(*arguments, backend="cpu", **settings)
+
+    monkeypatch.setattr(contraction, "join_marginalise", noted)
+    monkeypatch.setattr(Contractions, "_placed", lambda self, tables: tables)
+    arrays = np.ones((3, 4)), np.ones((4, 5))
+    for backend, expected in (("cpu", []), ("cuda", ["cuda"])):
+        assert (oocbe.einsum("ij,jk->ik", *arrays, backend=backend) == 4).all()
+        assert asked == expected
 
 
 @pytest.mark.gpu
