@@ -483,8 +483,11 @@ def serve(connection: Connection) -> None:
     try:
         connection.send(None)
         contract = connection.recv()
-        assert isinstance(contract, Contract)
-        options = contract.options
+    except (EOFError, OSError):
+        return
+    assert isinstance(contract, Contract)
+    options = contract.options
+    try:
         with (
             Deadline(contract.seconds) as deadline,
             MessageStore(
@@ -499,16 +502,23 @@ def serve(connection: Connection) -> None:
             share = next(iter(contract.shares.values()))
             load_loops(share.problem.semiring, share.dtype, store, engine)
             agents = {v: Agent(share, store, engine, options.tables) for v, share in contract.shares.items()}
-            while True:
-                variable, work = connection.recv()
+            for variable, work in _requests(connection):
                 answer = worked(agents[variable], variable, work)
                 if isinstance(answer.content, Utility):
                     _hand_over(answer.content, store)
                 connection.send(answer)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # the caller has closed the connection, or has ended
+    except (BrokenPipeError, ConnectionResetError):
+        return
     except Exception as error:
         connection.send((type(error).__name__, str(error)))
+
+
+def _requests(connection: Connection) -> Iterable[tuple[int, Work]]:
+    while True:
+        try:
+            yield connection.recv()
+        except EOFError:
+            return
 
 
 def _hand_over(utility: Utility, store: MessageStore) -> None:

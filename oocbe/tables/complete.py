@@ -128,8 +128,8 @@ class CompleteTable(Cells):
         ----------
         scope : a name for each axis; the first axis becomes the fastest one.
         array : numbers, any shape, in main or device memory. feasible : booleans of the same shape, False for
-            infeasible assignments; None: all are feasible, except those with the semiring's zero, such as an infinite
-            cost.
+            infeasible assignments, of arrays in main memory; None: all are feasible, except those with the semiring's
+            zero, such as an infinite cost.
 
         Raises
         ------

@@ -107,8 +107,9 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     names = list(source) if isinstance(source, list | tuple) else [source]
     if not all(isinstance(name, str | Path) for name in names):
         return source
-    if len(names) == 1 and re.search("[*?[]", str(names[0])) and not Path(names[0]).exists():
-        if (url := url_of(names[0])) is not None:
+    url = url_of(names[0]) if len(names) == 1 else None
+    if len(names) == 1 and re.search("[*]" if url else "[*?[]", str(names[0])) and not Path(names[0]).exists():
+        if url is not None:
             raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
         path = Path(names[0])
         folder = escape(str(path.parent)) if path.parent.is_dir() else path.parent  # its name may have brackets
