@@ -194,13 +194,15 @@ class Interpreter:
         """Whether to interpret a call."""
         if self._is_refused or threading.current_thread() is not threading.main_thread():
             return False
-        limit, elements = _loop_seconds(), _elements(arguments)
-        if self._seconds >= limit or elements > MOST_ELEMENTS:
-            return False
-        if elements > INTERPRETED_ELEMENTS and self._seconds * elements >= limit * self._elements:
+        elements = _elements(arguments)
+        if elements > MOST_ELEMENTS:
             return False
         self._missing = self._find_missing(tuple(map(self._compiled.typeof_pyval, arguments)))
-        return self._missing is not None
+        if self._missing is None:  # the limit times the processor, which a warm start does not need
+            return False
+        limit = _loop_seconds()
+        is_short = elements <= INTERPRETED_ELEMENTS or self._seconds * elements < limit * self._elements
+        return self._seconds < limit and is_short
 
     def __call__(self, *arguments: Any) -> Any:
         """Interpret a call, or repeat it compiled."""
