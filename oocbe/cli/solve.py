@@ -196,6 +196,10 @@ def solve(
         return problem
 
     def work(problem: Problem) -> Result | TaskResult:
+        if options.backend == "cuda":
+            from oocbe.kernels.cuda.device import load_driver
+
+            load_driver()
         if task != "optimum":
             load_engine()
             defer_signals()

@@ -28,6 +28,12 @@ def backend():
     """These tests name their engines themselves; the folder's fixture would run them twice."""
 
 
+@pytest.fixture(params=[0, 1 << 70], ids=["values searched", "rows read"])
+def units_of_levels(request, monkeypatch):
+    """What the units of levels are, whatever their number."""
+    monkeypatch.setattr("oocbe.kernels.cuda.buckets.bucket_join.ROWS_A_SEARCH", request.param)
+
+
 def messages(problem, semiring, order, engine, dominance=True, bounds=None):
     """Value of the problem, and keys and values of every message in the order they were made."""
     with MessageStore(1 << 30) as store:
@@ -53,7 +59,7 @@ def same(first, second, exact):
 @needs_device
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 @pytest.mark.parametrize("seed", range(6))
-def test_random_problems_give_the_same_messages(random_problem, semiring, seed):
+def test_random_problems_give_the_same_messages(random_problem, units_of_levels, semiring, seed):
     problem = random_problem(seed, variables=9, linear=False)
     order = np.random.default_rng(seed).permutation(9).tolist()
     on_cpu = messages(problem, semiring, order, BucketEngine("cpu"))
@@ -66,7 +72,7 @@ def test_random_problems_give_the_same_messages(random_problem, semiring, seed):
 @pytest.mark.parametrize("with_tables", [True, False], ids=["additive bound", "constant bound"])
 @pytest.mark.parametrize("above", [1, 4, 100])
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_that_no_completion_makes_good_enough(random_problem, seed, above, with_tables):
+def test_rows_that_no_completion_makes_good_enough(random_problem, units_of_levels, seed, above, with_tables):
     problem = replace(random_problem(seed, variables=9, linear=False), upper_bound=None).in_semiring(MIN_SUM)
     best = brute_force(problem)
     if best is None:

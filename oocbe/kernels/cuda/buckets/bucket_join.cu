@@ -1,7 +1,7 @@
 // Join all tables of a bucket level by level; see bucket_join.py and, for the definition of runs, levels and leaves,
 // oocbe/kernels/cpu/buckets/bucket_join.py. A level takes two launches: count_children decides for every unit of work
-// (a row of an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the
-// children at the prefix sums of the counts. Children keep the order of their units, so rows are sorted.
+// (a row of an item's range, or a value of the run) whether it makes a child, write_children writes the children at the
+// prefix sums of the counts. Children keep the order of their units, so rows are sorted.
 // With PRUNES, units whose bound reaches the slack of their level are pruned (oocbe/elimination/row_pruning/row_bounds.py).
 // With LIMBS, values are counts of LIMBS limbs; those of the tables may have fewer (oocbe/tables/numbers.py).
 // variants: WORDS=2 VALUE=long long|int|double COMBINATION=1|0|1 MARGINALISATION=2|1|3 PRUNES=0|0|1 LIMBS=3|0|0
@@ -59,7 +59,7 @@ struct Level {
     i64 filter_from, filter_to; // lookups of this level
     i64 word;                   // the level's run
     u64 shift, mask;
-    i64 size;
+    i64 size;                   // values of the run that are units of each item; 0: its rows in the driving table are
     const u64 *item_keys;       // (WORDS, items)
     const u32 *item_low, *item_high;  // (tables, items)
     i64 items;
@@ -112,7 +112,7 @@ __device__ __forceinline__ u32 field_bound(const u64 *column, u32 low, u32 high,
 // Find the items of a block's units; every item has units. All threads of the block call it. In shared memory:
 // ends: item of the first unit of this block and of the next one; begins: a bit for each unit that another item begins with.
 __device__ __forceinline__ void find_items(const Level &p, i64 *ends, u32 *begins) {
-    if (p.part_count == 0) return;
+    if (p.size) return;
     i64 first = (i64)blockIdx.x * THREADS;
     if (threadIdx.x < 2) {
         i64 wanted = min(first + threadIdx.x * THREADS, p.units - 1);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void find_items(const Level &p, i64 *ends, u32 *begin
 
 // Item of a unit, by its number in the block.
 __device__ __forceinline__ i64 item_of(const Level &p, i64 first, const u32 *begins, u32 number) {
-    if (p.part_count == 0) return ((i64)blockIdx.x * THREADS + number) / p.size;
+    if (p.size) return ((i64)blockIdx.x * THREADS + number) / p.size;
     first += __popc(begins[number / 32] & (2u << number % 32) - 1);
     for (u32 word = 0; word < number / 32; word++) first += __popc(begins[word]);
     return first;
@@ -178,10 +178,11 @@ __device__ __forceinline__ u32 driving_row(const Level &p, i64 unit, i64 item, u
 // Whether a unit makes a child.
 __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item) {
     u64 field;
+    i64 part = 0;
 #if PRUNES
     wide more = 0;
 #endif
-    if (p.part_count == 0) {
+    if (p.size) {
         field = (u64)(unit - item * p.size);
     } else {
         u32 row = driving_row(p, unit, item, field);
@@ -189,17 +190,18 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item) {
 #if PRUNES
         more = growth(p, 0, item, row, field);
 #endif
-        for (i64 part = 1; part < p.part_count; part++) {
-            i64 t = (i64)p.parts[3 * part];
-            const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
-            u32 end = p.item_high[t * p.items + item];
-            u64 shift = p.parts[3 * part + 2];
-            u32 at = field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
-            if (at == end || ((column[at] >> shift) & p.mask) != field) return false;
+        part = 1;
+    }
+    for (; part < p.part_count; part++) {
+        i64 t = (i64)p.parts[3 * part];
+        const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
+        u32 end = p.item_high[t * p.items + item];
+        u64 shift = p.parts[3 * part + 2];
+        u32 at = field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
+        if (at == end || ((column[at] >> shift) & p.mask) != field) return false;
 #if PRUNES
-            more += growth(p, part, item, at, field);
+        more += growth(p, part, item, at, field);
 #endif
-        }
     }
     u64 key[WORDS];
     #pragma unroll
@@ -251,7 +253,7 @@ write_children(Level p, const u32 *ballots, const i64 *before, u64 *keys, u32 *l
     i64 item = item_of(p, items[0], begins, numbers[threadIdx.x]);
     u64 field;
     u32 row = 0;
-    if (p.part_count == 0) field = (u64)(unit - item * p.size);
+    if (p.size) field = (u64)(unit - item * p.size);
     else row = driving_row(p, unit, item, field);
     u64 key[WORDS];
     #pragma unroll
@@ -272,7 +274,8 @@ write_children(Level p, const u32 *ballots, const i64 *before, u64 *keys, u32 *l
         const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
         u64 shift = p.parts[3 * part + 2];
         u32 end = p.item_high[t * p.items + item];
-        u32 low = part == 0 ? row : field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
+        u32 low = part == 0 && p.size == 0
+            ? row : field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
         // Groups are usually short: doubling steps from the group's first row, then bisection.
         u32 known = low, step = 1;
         while (step < end - known && ((column[known + step] >> shift) & p.mask) == field) { known += step; step += step; }

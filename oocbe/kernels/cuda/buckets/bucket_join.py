@@ -2,8 +2,9 @@
 
 This is the walk of :mod:`oocbe.kernels.cpu.buckets.bucket_join`, breadth first. The frontier is an array of items (a
 prefix of the separator's key, and a row range of each table); a level computes the next one with two launches, count
-and write, and a prefix sum between them. A unit of work is a row of the range of the level's first table, or a value of
-an enumerating run, so long ranges are shared by many threads and short ranges share a block. If the next frontier
+and write, and a prefix sum between them. A unit of work is a row of the range of the level's first table, so that long
+ranges are shared by many threads and short ranges share a block. Where ranges are long for the values of the run, a
+unit is a value, which is searched for in the range of each table, as in a run without a table. If the next frontier
 exceeds the device memory, the items are halved and each half is processed to its leaves: the concatenated rows of both
 halves are sorted.
 
@@ -49,6 +50,9 @@ FRONTIER_SHARE = 3
 SMALL_FRONTIER = 1 << 20
 """Bytes of a frontier that is allocated without a query of the free memory, which takes as long as a launch."""
 
+ROWS_A_SEARCH = 2
+"""Rows of the driving table that a level reads in the time of a search for one value of the run (H200: 1 to 3 are
+equally fast, 8 takes a tenth longer)."""
 
 SEARCHED_ITEMS = 1 << 16
 """Maximum items of a frontier in which blocks search for their first ones; for more, a launch finds them. Not tuned."""
@@ -60,7 +64,7 @@ SHARED_SECONDS = 0.2
 """Minimum expected time of a join that they share: the copies of tables and rows take some 10 milliseconds a gigabyte.
 """
 
-ITEM_SECONDS = 2.5e-10
+ITEM_SECONDS = 2.5e-11
 """Approximate time of an item in a level, in seconds."""
 
 
@@ -330,10 +334,12 @@ class DeviceProgram:
         unit_start = first_items = None
         if (widths := frontier.widths) is not None:
             (unit_start,), total = summed(COUNTS, (widths, widths, 1))
-            units = int(total.numbers()[0])
-            if items > SEARCHED_ITEMS:
+            units, values = int(total.numbers()[0]), int(runs.mask[level]) + 1
+            if items * values * ROWS_A_SEARCH < units:
+                size = values
+            elif items > SEARCHED_ITEMS:
                 first_items = find_tiles(unit_start, THREADS, blocks_for(units))
-        else:
+        if size:
             units = items * size
         column = shift = low = 0
         if (driver := self._driver(level)) >= 0:
