@@ -12,6 +12,8 @@ import oocbe
 from oocbe.api.tasks import anytime as module
 from oocbe.errors import TimeLimitError, UsageError
 from oocbe.junction_trees.explanations import marginal_map
+from oocbe.junction_trees.query_elimination import complete_tree
+from oocbe.kernels.choice import complete_kernels
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.semiring import SUM_PRODUCT
 from tests.helpers.small_networks import random_network, random_product
@@ -176,7 +178,7 @@ def complete_graph():
 @pytest.mark.parametrize("seed", range(4))
 def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypatch):
     problem = complete_graph() if seed == 0 else random_network(np.random.default_rng(seed), variables=9)
-    monkeypatch.setattr(module, "message_memory", lambda _: 50)
+    monkeypatch.setattr(module, "message_memory", lambda _: 16)
     result = oocbe.anytime(task, problem, time_limit=600)
     assert result.status == "exact"
     assert result.method.startswith("conditioning") or seed > 0
@@ -185,6 +187,33 @@ def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypat
         return
     monkeypatch.setattr(module, "_cut_set", lambda *_: ([0], 1 << 62))  # too many cells for the time
     assert not oocbe.anytime(task, complete_graph(), time_limit=600).method.startswith("conditioning")
+
+
+@pytest.mark.parametrize("task", ["PR", "MAR", "clauses"])
+def test_slices_are_joined_on_a_device(task, monkeypatch, tune):
+    """With the CPU's kernels in place of a device's: the search for a cut-set, its memory, and clauses that the search
+    does not count in its share of the time, which are preprocessed."""
+    problem, places = complete_graph(), []
+    if task == "clauses":
+        tables = [np.array([[0.0, 1.0], [1.0, 1.0]])[:, :: 1 - 2 * (v % 2)] for v in range(12)]
+        edges = [(v, (v + step) % 12) for v in range(12) for step in (1, 2, 3, 5)]
+        names = tuple(oocbe.Variable(f"v{v}", 2) for v in range(12))
+        functions = [oocbe.Function.from_array(edge, tables[edge[0]]) for edge in edges]
+        functions += [oocbe.Function.from_array((v,), [0.25, 0.5 + v]) for v in range(12)]
+        problem = oocbe.Problem(names, tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    monkeypatch.setattr(module, "cuda_works", lambda wanted: True)
+    monkeypatch.setattr(module, "backend_named", lambda name: None)
+    monkeypatch.setattr(module._Place, "on_device", lambda: module._Place("cuda", 50))
+    monkeypatch.setattr(module, "_by_counting", lambda *_: False)
+    monkeypatch.setattr("oocbe.kernels.cuda.gpus.gpus", lambda seconds: [0])
+    monkeypatch.setattr("oocbe.kernels.cuda.gpus.on_gpus", lambda numbers, work, stop: places.append(1) or work(0))
+    monkeypatch.setattr(complete_tree, "complete_kernels", lambda cells, name: complete_kernels(cells, "cpu"))
+    monkeypatch.setattr(module, "message_memory", lambda _: 50)
+    tune(device_cells=4)
+    result = oocbe.anytime("MAR" if task == "MAR" else "PR", problem, time_limit=600)
+    assert result.method.startswith("conditioning")
+    assert places
+    check("MAR" if task == "MAR" else "PR", problem, result, ())
 
 
 @pytest.mark.parametrize("task", ["PR", "MAR"])
@@ -297,20 +326,22 @@ def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed, mo
     best, bounded = module._Best(), []
     best.bound = lambda lower: bounded.append(lower)
     exact = weights_of(problem).sum()
-    assert module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), best)
+    energies = module.at_temperature(problem, 1.0)
+    arguments = (energies, *module._weights_of_literals(energies), oocbe.SolveOptions())
+    assert module._by_counting(*arguments, best, 0.7)
     assert best.value == pytest.approx(math.log(exact) if exact > 0 else -math.inf, abs=1e-9)
     assert len(bounded) == (exact > 0)
     assert all(lower <= best.value for lower in bounded)
     with monkeypatch.context() as patch:  # the preprocessing of many clauses takes all the time
         patch.setattr("oocbe.api.tasks.count.presolve", unfinished)
         best = module._Best()
-        assert not module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), best)
+        assert not module._by_counting(*arguments, best, 0.7)
     assert (best.lower > -math.inf) == (exact > 0)
     mixed = problem.functions[8].values.copy()
     mixed[0] = 0.2
     other = oocbe.Function(problem.functions[8].scope, problem.functions[8].tuples, mixed)
     problem = oocbe.Problem(variables, (*functions[:8], other), (), name="weights", semiring=oocbe.SUM_PRODUCT)
-    assert not module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), module._Best())
+    assert module._weights_of_literals(module.at_temperature(problem, 1.0)) is None
 
 
 @pytest.mark.parametrize("task", ["PR", "MMAP"])

@@ -24,18 +24,20 @@ from fractions import Fraction
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, Unpack
+from threading import Event, Lock
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.facade import load_problem, settings_from
 from oocbe.api.solving.solve import solve
-from oocbe.api.tasks.count import count_clauses
+from oocbe.api.tasks.count import count_clauses, formulas_of
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
+from oocbe.counting.presolve import problem_of
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.orders.order import order_cell_work, search_orders, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
@@ -43,16 +45,18 @@ from oocbe.elimination.reformulation import negated
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
-from oocbe.junction_trees.query_elimination.answer import QueryAnswer
-from oocbe.junction_trees.query_elimination.complete_tree import sent_cells, table_bytes
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer, elimination_seconds
+from oocbe.junction_trees.query_elimination.complete_tree import TablePlace, sent_cells, table_bytes
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, written_out
+from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.model.model_checks import as_tuple
+from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
 from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.result import UNPROVEN
 from oocbe.model.run_verb import run_verb
-from oocbe.model.semiring import MAX_SUM
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
@@ -90,8 +94,11 @@ search of an assignment without penalties."""
 SEARCH_SHARE = 0.95
 """Share of the remaining time for the search of a best assignment, which has bounds and estimates of its own."""
 
-COUNT_SHARE = 0.7
-"""Share of the remaining time for a count of clauses by search."""
+COUNT_SHARE, DEVICE_COUNT_SHARE = 0.7, 0.1
+"""Share of the remaining time for a count of clauses by search, without and with a device for tables."""
+
+DEVICE_SHARE = 0.9
+"""Share of the free device memory for tables: its pool has gaps."""
 
 WEIGHT_DENOMINATOR, WEIGHT_ROUNDING = 10**6, 1e-15
 """Greatest denominator of a weight that replaces a float, and its relative difference from the float, at most."""
@@ -260,19 +267,28 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
 
     best.take = take
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
-    if not wants_marginals and _by_counting(left.problem, options, best):
-        return
-    memory = message_memory(options)
-    factors = written_out(left.problem)
+    clauses, literals = left.problem, None if wants_marginals else _weights_of_literals(left.problem)
+    has_device = literals is not None and _takes_device(options)
+    if literals is not None:
+        if _by_counting(clauses, *literals, options, best, DEVICE_COUNT_SHARE if has_device else COUNT_SHARE):
+            return
+        left = _presolved(left, *literals) if has_device else left
+    factors, targets = written_out(left.problem), range(len(left.variables)) if wants_marginals else range(0)
+    place, memory = _Place("cpu", message_memory(options)), message_memory(options)
     answers = [] if factors is None else [QueryAnswer(factors, {})]
-    targets = range(len(left.variables)) if wants_marginals else range(0)
-    if _by_relevant_factors(answers, targets, memory, best, FIRST_SHARE):
+    if options.backend != "cuda" and _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
         return
-    seconds = min(options.order_seconds, PLAN_SHARE * _remaining())
-    choice = search_orders(left.problem, options.order, seconds, options.seed, longest=PLAN_SHARE * _remaining())[0]
+    if factors is not None and _takes_device(options):
+        place = _Place.on_device()
+        answers = [QueryAnswer(factors, {}, place.backend)]
+        if _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
+            return
+    most, work = PLAN_SHARE * _remaining(), order_cell_work(speed_of(place.backend), options.tables)
+    seconds = min(options.order_seconds, most)
+    choice = search_orders(left.problem, options.order, seconds, options.seed, cell_work=work, longest=most)[0]
     if factors is not None:
         factors = replace(factors, order=choice.order)
-        answers.append(QueryAnswer(factors, {}))
+        answers.append(QueryAnswer(factors, {}, place.backend))
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=4 if wants_marginals else 1)
     first: LogJoinGraph | None = None
 
@@ -306,10 +322,13 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         first = None if is_over else first
     if best.is_exact():
         return
-    if graphs.cells < MOST_CELLS and _by_relevant_factors(answers, targets, memory, best, EXACT_SHARE):
+    is_far = place.backend == "cpu" and graphs.cells >= MOST_CELLS
+    if not is_far and _by_relevant_factors(answers, targets, place, best, EXACT_SHARE):
         return
     if factors is not None:
-        _by_conditioning(factors, choice.separators, targets, memory, best)
+        _by_conditioning(factors, choice.separators, targets, place, best)
+    if has_device and literals is not None and not best.is_exact():
+        _by_counting(clauses, *literals, options, best, COUNT_SHARE)
     if not best.is_exact() and choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
             result = answered("marginals" if wants_marginals else "logz", problem, options)
@@ -322,76 +341,130 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         refine(graph)
 
 
+class _Place(NamedTuple):
+    """Where dense tables are computed, ``cpu`` or ``cuda``, and the bytes that they may take there."""
+
+    backend: str
+    memory: int
+
+    @classmethod
+    def on_device(cls) -> _Place:
+        backend_named("cuda")  # sets the limit of device memory
+        from oocbe.kernels.cuda.transfer.memory import device_room
+
+        return cls("cuda", int(DEVICE_SHARE * device_room()))
+
+
+def _takes_device(options: SolveOptions) -> bool:
+    """Whether large tables are joined on a device. UsageError: it is required, and unusable."""
+    if options.backend == "cuda":
+        backend_named("cuda")
+    return options.backend == "cuda" or (options.backend == "auto" and cuda_works(wanted=False))
+
+
 def _by_conditioning(
-    factors: WrittenFactors, separators: Sequence[Sequence[int]], targets: Collection[int], memory: int, best: _Best
+    factors: WrittenFactors, separators: Sequence[Sequence[int]], targets: Collection[int], place: _Place, best: _Best
 ) -> None:
     """The sum over all values of a cut-set, the others eliminated in tables that fit the memory, if that is predicted
-    to end in time. Until then, the sum so far is a lower bound."""
-    most_work = EXACT_SHARE * _remaining() / tuning().cell_seconds
-    cut, cells = _cut_set(factors.sizes, factors.order, separators, memory, most_work)
-    if not cut or cells * math.prod(factors.sizes[v] for v in cut) > most_work:
+    to end in time. Until then, the sum so far is a lower bound. GPUs share the values; the order of their sums varies.
+    """
+    own = TablePlace(place.backend, goes_down=len(targets) > 0)
+    most = EXACT_SHARE * _remaining()
+    cut, cells = _cut_set(factors.sizes, factors.order, separators, place.memory, most / tuning().cell_seconds, own)
+    count = math.prod(factors.sizes[v] for v in cut)
+    seconds = count * elimination_seconds(len(factors.factors) + len(factors.order), cells)
+    if not cut or seconds > most:
         return
-    total = -math.inf
-    sums = [np.zeros(factors.sizes[v]) for v in targets]
+    lock = Lock()
+
+    def attempt(numbers: list[int]) -> tuple[float, list[NDArray[np.float64]]]:
+        slices, stopped = product(*(range(factors.sizes[v]) for v in cut)), Event()
+        total, sums = -math.inf, [np.zeros(factors.sizes[v]) for v in targets]
+
+        def work(_: int) -> None:
+            nonlocal total, sums
+            while True:
+                with lock:
+                    values = next(slices, None)
+                if values is None or stopped.is_set():
+                    return
+                known = {v: np.eye(factors.sizes[v])[value] for v, value in zip(cut, values, strict=True)}
+                answer = QueryAnswer(factors, known, place.backend, has_order=True)
+                found, logarithm = answer.posteriors(targets, place.backend), answer.log_evidence(place.backend)
+                if logarithm == -math.inf:
+                    continue
+                with lock:
+                    before, total = total, float(np.logaddexp(total, logarithm))
+                    shares = [math.exp(logarithm - total) * found[v] for v in targets]
+                    sums = [math.exp(before - total) * x + y for x, y in zip(sums, shares, strict=True)]
+                    best.bound(lower=total)
+
+        if place.backend == "cpu":
+            work(0)
+        else:
+            on_gpus(numbers, work, stopped.set)
+        return total, sums
+
     with _attempt(best):
-        for values in product(*(range(factors.sizes[v]) for v in cut)):
-            known = {v: np.eye(factors.sizes[v])[value] for v, value in zip(cut, values, strict=True)}
-            answer = QueryAnswer(factors, known)
-            found, own, before = answer.posteriors(targets, "cpu"), answer.log_evidence("cpu"), total
-            if own == -math.inf:
-                continue
-            total = float(np.logaddexp(total, own))
-            shares = [math.exp(own - total) * found[v] for v in targets]
-            sums = [math.exp(before - total) * x + y for x, y in zip(sums, shares, strict=True)]
-            best.bound(lower=total)
+        if place.backend == "cpu":
+            total, sums = attempt([])
+        else:
+            from oocbe.kernels.cuda.gpus import by_gpus, gpus, on_gpus
+
+            total, sums = by_gpus(gpus(seconds), attempt)
         if total > -math.inf:
             best.take(sums)
         best.exact(total, f"conditioning on {len(cut)} variables")
 
 
 def _cut_set(
-    sizes: Sequence[int], order: Sequence[int], separators: Sequence[Sequence[int]], memory: int, most_cases: float
+    sizes: Sequence[int],
+    order: Sequence[int],
+    separators: Sequence[Sequence[int]],
+    memory: int,
+    most_cases: float,
+    place: TablePlace,
 ) -> tuple[list[int], float]:
     """Variables without which the tables of an order fit the memory, chosen greedily by the cells of the clusters that
-    contain them, and the cells of all clusters that are left; fewer variables if they have too many values."""
+    contain them, and the weighed cells of all clusters that are left; fewer variables if they have too many values."""
     cut: list[int] = []
-    left, place = np.array(sizes, dtype=np.float64), {v: i for i, v in enumerate(order)}
+    left, number = np.array(sizes, dtype=np.float64), {v: i for i, v in enumerate(order)}
     members = np.concatenate([(v, *s) for v, s in zip(order, separators, strict=True)])
     clusters = np.repeat(np.arange(len(order)), [1 + len(s) for s in separators])
-    parents = np.array([place[s[0]] if s else -1 for s in separators])
+    parents = np.array([number[s[0]] if s else -1 for s in separators])
     while True:
         cells = np.exp2(np.bincount(clusters, np.log2(left[members])))
         check_deadline()
         is_over = math.prod(sizes[v] for v in cut) > most_cases or (left == 1).all()
-        if is_over or table_bytes(cells, sent_cells(cells, left[list(order)], parents)) <= memory:
-            return cut, float(cells.sum())
+        if is_over or table_bytes(cells, sent_cells(cells, left[list(order)], parents), parents, place) <= memory:
+            return cut, float(place.weighed(cells).sum())
         cut.append(int(np.bincount(members, cells[clusters] * (1 - 1 / left[members])).argmax()))
         left[cut[-1]] = 1
 
 
 def _by_relevant_factors(
-    answers: Sequence[QueryAnswer], targets: Collection[int], memory: int, best: _Best, share: float
+    answers: Sequence[QueryAnswer], targets: Collection[int], place: _Place, best: _Best, share: float
 ) -> bool:
     """Whether the fastest elimination ended in its share of the time."""
     expected = [math.inf] * len(answers)
     for number, answer in enumerate(answers):
         with _limited(PLAN_SHARE * _remaining()):
-            expected[number] = answer.seconds(targets, memory)
+            expected[number] = answer.seconds(targets, place.memory)
     seconds = min(expected, default=math.inf)
     if seconds > share * _remaining() or seconds == math.inf:
         return False
     answer = answers[expected.index(seconds)]
     with _attempt(best, share):
-        found = answer.posteriors(targets, "cpu")
-        value = answer.log_evidence("cpu")
+        found = answer.posteriors(targets, place.backend)
+        value = answer.log_evidence(place.backend)
         best.take([found[v] for v in targets])
         best.exact(value, "elimination of relevant factors")
     return best.is_exact()
 
 
-def _by_counting(energies: Problem, options: SolveOptions, best: _Best) -> bool:
-    """Whether a search gave the exact answer: a count of clauses, if factors of several variables only forbid rows.
-    Factors of single variables are weights."""
+def _weights_of_literals(energies: Problem) -> tuple[dict[int, list[int]], float] | None:
+    """Integers by variable, whose product for an assignment is its weight divided by the exponential of the offset, if
+    factors of several variables only forbid rows. Factors of single variables are weights."""
     weights: dict[int, list[Fraction]] = {}
     offset = float(energies.constant)
     for f in energies.functions:
@@ -401,19 +474,43 @@ def _by_counting(energies: Problem, options: SolveOptions, best: _Best) -> bool:
             own = weights.setdefault(f.scope[0], [Fraction(1), Fraction(1)])
             weights[f.scope[0]] = [w * _fraction(math.exp(x - peak)) for w, x in zip(own, values, strict=True)]
         elif f.default is not None or float(f.values.min(initial=peak)) != peak:
-            return False
+            return None
         offset += peak
     scales = {v: math.lcm(*(w.denominator for w in own)) for v, own in weights.items()}
-    numbers = {v: [int(w * scales[v]) for w in own] for v, own in weights.items()}
     offset -= sum(map(math.log, scales.values()))
+    return {v: [int(w * scales[v]) for w in own] for v, own in weights.items()}, offset
+
+
+def _by_counting(
+    energies: Problem, numbers: dict[int, list[int]], offset: float, options: SolveOptions, best: _Best, share: float
+) -> bool:
+    """Whether a search counted the weighted models of clauses in a share of the time; arguments as of
+    :func:`_weights_of_literals`."""
     least = [min(own) for own in numbers.values()]
     lower = offset + sum(map(math.log, least)) if all(least) else -math.inf  # of any model
-    with _attempt(best, COUNT_SHARE):
-        unlimited_options = replace(options, time_limit=None)
-        found = count_clauses(energies, unlimited_options, weights=numbers, model_found=lambda: best.bound(lower=lower))
+    with _attempt(best, share):
+        own = replace(options, time_limit=None, backend="cpu")
+        found = count_clauses(energies, own, weights=numbers, model_found=lambda: best.bound(lower=lower))
         if found is not None:
             best.exact(offset + logarithm_of(int(found.value or 0)), "search with a cache of components")
     return best.is_exact()
+
+
+def _presolved(left: ReducedProblem, numbers: dict[int, list[int]], offset: float) -> ReducedProblem:
+    """The problem after the preprocessing of its clauses, with the same partition function; arguments as above."""
+    formulas = formulas_of(left.problem, SolveOptions(), PLAN_SHARE * _remaining(), numbers)
+    if formulas is None or not formulas[1].multiplier:
+        return left
+    formula = formulas[1]
+    functions = []
+    for v, pair in enumerate(formula.weights or ()):
+        rows = [(value, logarithm_of(weight)) for value, weight in enumerate(pair[::-1]) if weight]
+        functions.append(Function((v,), np.array([[x] for x, _ in rows]), np.array([y for _, y in rows])))
+    constant = offset + logarithm_of(formula.multiplier)
+    reduced = replace(
+        problem_of(formula, left.problem.name), functions=tuple(functions), constant=constant, semiring=LOG_SUM_EXP
+    )
+    return remove_values(reduced, ())
 
 
 def _fraction(weight: float) -> Fraction:

@@ -23,7 +23,13 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.separators import ScopeGraph, Separators
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree, UnderflowError, sent_cells, table_bytes
+from oocbe.junction_trees.query_elimination.complete_tree import (
+    CompleteTree,
+    TablePlace,
+    UnderflowError,
+    sent_cells,
+    table_bytes,
+)
 from oocbe.junction_trees.query_elimination.factors import (
     CaseFactors,
     WrittenFactors,
@@ -72,12 +78,22 @@ class CasePlan:
     case : the factors. asked : target variables, each with two or more remaining values.
     is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
     memory : limit in bytes; if no order within it is found at once, the search takes longer.
+    backend : of the computations. has_order : whether the order of the case is taken without a search.
     groups : factors that are joined together.
     free : variables in no factor, whose values have equal weights.
     """
 
-    def __init__(self, case: CaseFactors, asked: Collection[int], is_whole: bool = False, memory: float = 1e99) -> None:
-        self._case, self._memory = case, memory
+    def __init__(
+        self,
+        case: CaseFactors,
+        asked: Collection[int],
+        is_whole: bool = False,
+        memory: float = 1e99,
+        backend: str = "cpu",
+        has_order: bool = False,
+    ) -> None:
+        self._case, self._memory, self._has_order = case, memory, has_order
+        self._place = TablePlace(backend, goes_down=is_whole or bool(asked))
         self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
         self._scopes = [factor.scope for factor in case.factors]
         base, went = (set(range(len(self._scopes))), []) if is_whole else self._relevant(())
@@ -175,7 +191,10 @@ class CasePlan:
 
     def _improved(self, group: Group) -> Group:
         """The group with the best order of a search, limited to a share of its tree's time and of the time left."""
-        if tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds:
+        if self._has_order:
+            return replace(group, order=self._orders(group.factors).along(self._case.order))
+        is_cheap = tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds
+        if is_cheap and group.order.nbytes <= self._memory:
             return group
 
         def rank(order: Order) -> tuple[bool, float]:
@@ -195,7 +214,7 @@ class CasePlan:
         return replace(group, order=best)
 
     def _orders(self, factors: Collection[int]) -> _Orders:
-        return _Orders([self._scopes[f] for f in sorted(factors)], self._sizes)
+        return _Orders([self._scopes[f] for f in sorted(factors)], self._sizes, self._place)
 
 
 def _told_apart(evidence: Sequence[Group], targets: Sequence[Group]) -> list[Group]:
@@ -222,14 +241,15 @@ def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float
     having = [scope for scope in scopes if scope]
     if not having:
         return 0.0
-    order = _Orders(having, np.array(sizes, dtype=np.int64)).order(0)
+    order = _Orders(having, np.array(sizes, dtype=np.int64), TablePlace()).order(0)
     return order.cost - tuning().clique_cells * len(order.order)
 
 
 class _Orders:
     """Orders of the variables of some scopes."""
 
-    def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
+    def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64], place: TablePlace) -> None:
+        self._place = place
         own = sorted({v for scope in scopes for v in scope})
         number = {v: i for i, v in enumerate(own)}
         self._variables = np.array(own, dtype=np.int64)
@@ -260,11 +280,11 @@ class _Orders:
         place, (starts, members) = np.argsort(order), separators
         parents = np.full(len(order), -1)
         parents[np.diff(starts) > 0] = place[members[starts[:-1][np.diff(starts) > 0]]]
-        cost = float(cells.sum()) + tuning().clique_cells * len(order)
+        cost = float(self._place.weighed(cells).sum()) + tuning().clique_cells * len(order)
         messages = sent_cells(cells, self._sizes[order], parents)
         scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
-        chosen, nbytes = tuple(self._variables[order].tolist()), table_bytes(cells, messages)
-        return Order(chosen, tuple(scopes), cost, float(messages.sum()), nbytes)
+        chosen, nbytes = tuple(self._variables[order].tolist()), table_bytes(cells, messages, parents, self._place)
+        return Order(chosen, tuple(scopes), cost, float(self._place.weighed(messages).sum()), nbytes)
 
 
 def large_cost(problem: Problem) -> float | None:
@@ -317,9 +337,19 @@ def _group_seconds(tree: CompiledTree | StoredTree) -> float:
 
 
 class QueryAnswer:
-    """One case of a problem of weights: its factors, and known likelihoods by variable."""
+    """One case of a problem of weights: its factors, and known likelihoods by variable.
 
-    def __init__(self, factors: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> None:
+    backend : for estimates and orders, where it will be answered. has_order : as for :class:`CasePlan`.
+    """
+
+    def __init__(
+        self,
+        factors: WrittenFactors,
+        known: Mapping[int, NDArray[np.float64]],
+        backend: str = "cpu",
+        has_order: bool = False,
+    ) -> None:
+        self._backend, self._has_order = backend, has_order
         self._sizes = factors.sizes
         self._case = factors_of_case(factors, known)
         self._plans: dict[frozenset[int], CasePlan] = {}
@@ -425,7 +455,7 @@ class QueryAnswer:
         assert self._case is not None
         hidden = frozenset(v for v in asked if len(self._case.kept[v]) > 1)
         if hidden not in self._plans:
-            self._plans[hidden] = CasePlan(self._case, hidden, memory=memory)
+            self._plans[hidden] = CasePlan(self._case, hidden, False, memory, self._backend, self._has_order)
         return self._plans[hidden]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,24 +49,92 @@ MOST_JOINED = 1 << 26
 
 FLOAT64 = np.dtype(np.float64)
 
+DEVICE_CELLS = 100.0
+"""Cells that a device joins in the time of one on the CPU (``cell_seconds``)."""
+
+LIKE_ONE, LEAST_BOUND = 2.0**16, -500.0
+"""Greatest number of a message on a device, or its reciprocal, up to which its numbers are not divided by it, and the
+bound of the least number's binary logarithm down to which that is not computed: each would take a pass over the
+message, a third of the time of the join. Products of sixty such messages stay within float64."""
+
 
 def sent_cells(cells: NDArray[np.float64], sizes: NDArray[Any], parents: NDArray[np.int64]) -> NDArray[np.float64]:
     """Cells of the messages between the cliques of an order, whose buckets have so many cells.
 
     sizes : of the variables eliminated in the buckets. parents : by bucket, the one that its message goes to; -1: none.
-    If a message has all variables of its parent, both buckets are one clique.
+    If a message has all variables of its parent, both buckets are one clique, and the message has no cells.
     """
-    messages = cells / sizes
+    messages: NDArray[np.float64] = cells / sizes
     inside = np.flatnonzero((parents >= 0) & np.isclose(messages, cells[parents]))
-    return np.delete(messages, inside[np.unique(parents[inside], return_index=True)[1]])
+    messages[inside[np.unique(parents[inside], return_index=True)[1]]] = 0.0
+    return messages
 
 
-def table_bytes(cells: NDArray[np.float64], messages: NDArray[np.float64]) -> float:
-    """Bytes of the tables that a tree holds at a time: messages up and down, each thread's sums for the messages of one
-    clique, its fused functions, and its product if that is stored; cells : of the buckets, and of the messages."""
+def table_bytes(
+    cells: NDArray[np.float64], messages: NDArray[np.float64], parents: NDArray[np.int64], place: TablePlace
+) -> float:
+    """Bytes of the tables that a tree holds at a time: messages, each thread's sums for the messages of one clique, its
+    fused functions, and its product if that is stored.
+
+    cells : of the buckets, and of the messages. parents : as for :func:`sent_cells`.
+    """
     largest = float(cells.max(initial=0.0))
-    most = 2 * messages.sum() + 2 * thread_count() * messages.max(initial=0.0)
-    return FLOAT64.itemsize * float(most + 2 * largest / tuning().fused_part + min(largest, MOST_JOINED))
+    most = 2 * messages.sum() if place.goes_down else collecting_order(messages.tolist(), parents.tolist())[1]
+    if place.backend == "cpu":
+        most += 2 * thread_count() * messages.max(initial=0.0)
+    stored = min(largest, MOST_JOINED) if place.goes_down else 0.0
+    return FLOAT64.itemsize * float(most + 2 * largest / tuning().fused_part + stored)
+
+
+def collecting_order(messages: Sequence[float], parents: Sequence[int]) -> tuple[list[int], float]:
+    """Nodes of a forest, children before their parents, such that few cells of messages are held at a time, and these
+    cells; the least ones if a message is held from its making until that of its parent's message (Liu 1986).
+
+    parents : of each node, with a larger number; -1: none.
+    """
+    children: list[list[tuple[float, float, int]]] = [[] for _ in messages]
+    roots, most = [], 0.0
+    for node, (cells, parent) in enumerate(zip(messages, parents, strict=True)):
+        peak = held = 0.0
+        children[node].sort(key=lambda child: child[1] - child[0])
+        for child_peak, child_cells, _ in children[node]:
+            peak = max(peak, held + child_peak)
+            held += child_cells
+        peak = max(peak, held + cells)
+        if parent >= 0:
+            children[parent].append((peak, cells, node))
+        else:
+            roots.append(node)
+            most = max(most, peak)
+    found, waiting = [], roots
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting += [child for _, _, child in children[node]]
+    return found[::-1], most
+
+
+class TablePlace(NamedTuple):
+    """Where a tree's tables are computed.
+
+    backend : ``cpu``, or ``cuda``, which joins large cliques on the device.
+    goes_down : whether messages are also sent down, so that all of them are held.
+    """
+
+    backend: str = "cpu"
+    goes_down: bool = True
+
+    def weighed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Cells, those of tables on the device as so many cells of the CPU as take the same time."""
+        share = 1.0 if self.backend == "cpu" else 1 / DEVICE_CELLS
+        found: NDArray[np.float64] = cells * np.where(cells < tuning().device_cells, 1.0, share)
+        return found
+
+
+def _least_on_device(values: Any) -> float:
+    """The least number above 0 of a device array with one; in parts, as each takes memory of its own."""
+    parts = (values[first : first + MOST_JOINED] for first in range(0, len(values), MOST_JOINED))
+    return min(float(positive.min()) for part in parts if len(positive := part[part > 0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +189,12 @@ class CompleteTree:
         """Number of cells of each clique."""
         return tuple(math.prod(self._sizes[v] for v in clique.variables) for clique in self.cliques)
 
+    @cached_property
+    def collecting(self) -> list[int]:
+        """Numbers of the cliques in the order of their messages up."""
+        messages = [math.prod(self._sizes[v] for v in clique.shared) for clique in self.cliques]
+        return collecting_order(messages, [-1 if c.parent is None else c.parent for c in self.cliques])[0]
+
     def answer(
         self, asked: Collection[int], backend: str, is_log: bool = False
     ) -> tuple[float, dict[int, NDArray[np.float64]]]:
@@ -131,7 +205,7 @@ class CompleteTree:
         Raises UnderflowError: the case needs ``is_log``; TimeLimitError: the deadline passed.
         """
         sweep = _Sweep(self, backend, is_log)
-        logarithm = sweep.collect()
+        logarithm = sweep.collect(keeps=bool(asked))
         return logarithm, sweep.distribute(asked) if asked and logarithm > -math.inf else {}
 
     def best(self, backend: str) -> tuple[dict[int, int], float] | None:
@@ -192,15 +266,21 @@ class _Sweep:
                 values = np.log(values)
         return _Table(factor.scope[::-1], values, least)
 
-    def collect(self) -> float:
-        """Send messages from all cliques to their parents; the logarithm of the sum, or maximum, of all weights."""
+    def collect(self, keeps: bool = True) -> float:
+        """Send messages from all cliques to their parents; the logarithm of the sum, or maximum, of all weights.
+
+        keeps : whether messages are kept for :meth:`distribute` or :meth:`best`.
+        """
         tree = self._tree
         logarithm = sum(factor.logarithm for factor in tree._factors)
-        for number, clique in enumerate(tree.cliques):
+        for number in tree.collecting:
             check_deadline()
-            inputs = self._inputs(number)
+            clique, inputs = tree.cliques[number], self._inputs(number)
+            for child in () if keeps else tree._children[number]:
+                del self._up[child]
+            bound = sum(table.least for table in inputs)
             lost = sum(table.lost for table in inputs)
-            if not self._is_log and sum(table.least for table in inputs) < LEAST_PRODUCT:
+            if not self._is_log and bound < LEAST_PRODUCT:
                 lost += 2.0**LEAST_PRODUCT
             if self._adds_up(inputs, clique):
                 (values,) = self._added_up(inputs, clique.variables, [clique.shared])
@@ -219,9 +299,12 @@ class _Sweep:
                 logarithm += greatest
                 self._up[number] = _Table(clique.shared, values - greatest, 0.0)
                 continue
+            if is_device_array(values) and 1 / LIKE_ONE <= greatest <= LIKE_ONE and bound >= LEAST_BOUND:
+                self._up[number] = _Table(clique.shared, values, bound, lost)
+                continue
             logarithm += math.log(greatest)
             values /= greatest
-            least = float(values[values > 0].min()) if is_device_array(values) else least / greatest
+            least = _least_on_device(values) if is_device_array(values) else least / greatest
             lost /= greatest
             if least < LEAST_SHARE:
                 values[values < LEAST_SHARE] = 0.0

@@ -126,7 +126,8 @@ class SolveOptions:
         "Semiring of the values, such as counting, min-sum or max-sum.")
     chunk_rows: int = _option(1 << 20, parse_count, "solve", "INTEGER", help=
         "Rows in a chunk of a stored table, at least 1.")
-    backend: str = _option("auto", one_of(*BACKENDS), "solve bound propagate join query dcop stress", page="gpu", help=
+    backend: str = _option("auto", one_of(*BACKENDS), "solve bound uai propagate join query dcop stress", page="gpu",
+        help=
         "auto, cpu or cuda; auto computes large tables on a CUDA device if there is one.")
     device_memory: int | None = _option(None, optional(parse_bytes), "solve bound dcop", "BYTES", shown="all of it",
         page="gpu", help=
