@@ -3,9 +3,11 @@
     python benchmarks/competitions.py                          # UAI 2014, all tasks, 20 s each
     python benchmarks/competitions.py --tasks track1,track3    # counts of 2022 beside Ganak
     python benchmarks/competitions.py --tasks PR --every 3     # every third instance
+    python benchmarks/competitions.py --tasks PR --backend cuda,cpu --folder FOLDER  # a device beside the CPU, in turn
     python benchmarks/competitions.py --markdown               # rows for results/competitions.json
 
-Every instance has a process of its own. Scores are between 0 and 1:
+Every instance has a process of its own. A folder may also have ``.cnf`` files, whose partition function is their count,
+with their published logarithms as ``mc2022`` has them. Scores are between 0 and 1:
 
 * PR, by the rules of 2022, which score every instance: 1 - error / error of a trivial solver, at least 0, of the
   logarithm of the partition function. The rules do not define that solver. Here it takes the factors as independent
@@ -34,6 +36,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -74,12 +77,14 @@ def marginals_of(words: Sequence[str]) -> list[np.ndarray]:
     return found
 
 
-def solve(task: str, path: Path, seconds: float, memory: str) -> Run:
+def solve(task: str, path: Path, seconds: float, memory: str, backend: str) -> Run:
     """The answer of the command line, its JSON, and the seconds of its process."""
     stem = path.name.removesuffix(".gz")
     query = next((str(q) for q in (path.with_name(f"{stem}.query{end}") for end in ("", ".gz")) if q.exists()), "-")
-    command = [sys.executable, "-m", "oocbe", "uai", str(path), str(path.with_name(f"{stem}.evid"))]
+    evidence = path.with_name(f"{stem}.evid")
+    command = [sys.executable, "-m", "oocbe", "uai", str(path), str(evidence) if evidence.exists() else "-"]
     command += [query, task, "--time-limit", f"{seconds:g}", "--memory", memory, "--json", "--quiet"]
+    command += ["--backend", backend]
     done, wall, cpu = run_used(command, seconds + 60)
     answer = json.loads(done.stdout) if done.stdout else {"status": "error", "error": done.stderr[-200:]}
     return {**answer, "wall": wall, "cpu": cpu}
@@ -98,7 +103,8 @@ def product_logarithm(path: Path, of_factor: Callable[[np.ndarray], float] = np.
     from oocbe.formats.uai import evidence_of
 
     problem = oocbe.read(path)
-    seen = evidence_of(str(path.with_name(path.name.removesuffix(".gz") + ".evid")), problem)
+    evidence = path.with_name(path.name.removesuffix(".gz") + ".evid")
+    seen = evidence_of(str(evidence), problem) if evidence.exists() else {}
     total = sum(math.log10(size) for v, size in enumerate(problem.sizes) if v not in seen)
     for f in problem.functions:
         values, _ = f.to_array(problem.sizes)
@@ -249,35 +255,44 @@ def counts(tracks: Sequence[str], names: Sequence[str], settings: argparse.Names
     return is_good
 
 
-def measure(task: str, folder: Path, every: int, names: Sequence[str], seconds: float, memory: str) -> list[Run]:
-    """One row for each instance of a task."""
+def reference_of(task: str, path: Path) -> list[str]:
+    """The words of the published answer."""
+    if ".cnf" in path.suffixes and ".uai" not in path.suffixes:
+        return [json.loads(path.with_name("log10_counts.json").read_text())[path.name]]
+    return last_sample(text_of(path.with_name(f"{path.name.removesuffix('.gz')}.{task}")))
+
+
+def measure(task: str, folder: Path, names: Sequence[str], settings: argparse.Namespace) -> list[Run]:
+    """One row for each instance of a task and each backend."""
     rows: list[Run] = []
-    paths = [p for p in sorted(folder.glob("*.uai*")) if p.name.endswith((".uai", ".uai.gz"))]
-    for path in paths[::every]:
+    paths = [p for p in sorted(folder.iterdir()) if p.name.removesuffix(".gz").endswith((".uai", ".cnf"))]
+    seconds, backends = settings.seconds, settings.backend.split(",")
+    for path, backend in product(paths[:: settings.every], backends):
         stem = path.name.removesuffix(".gz")
         if names and not any(name in stem for name in names):
             continue
         if is_zero(path):
             print(f"{task} {stem}: left out, its reference ignores factors without variables of 0", file=sys.stderr)
             continue
-        reference = last_sample(text_of(path.with_name(f"{stem}.{task}")))
+        reference = reference_of(task, path)
         if task == "PR" and float(reference[-1]) > product_logarithm(path, np.max) + DIGITS * abs(float(reference[-1])):
             print(f"PR {stem}: left out, its reference exceeds the product of maxima and sizes", file=sys.stderr)
             continue
-        run = solve(task, path, seconds, memory)
+        run = solve(task, path, seconds, settings.memory, backend)
         if task == "PR":
             score, error, wrong = score_of_sum(path, run, float(reference[-1]))
         elif task == "MAR":
             score, error, wrong = score_of_marginals(path, run, marginals_of(reference))
         else:
             score, error, wrong = score_of_values(path, task, run, reference, seconds)
-        row = {"instance": stem.removesuffix(".uai"), "status": run["status"], "score": score, "error": error}
+        where = f" {backend}" * (len(backends) > 1)
+        row = {"instance": stem.removesuffix(".uai") + where, "status": run["status"], "score": score, "error": error}
         row |= {"seconds": run["wall"], "cpu": run["cpu"], "method": run.get("method", run.get("error", ""))}
         rows.append({**row, "wrong": wrong, "late": run["wall"] > seconds + LATEST})
         flags = " WRONG" * wrong + " late" * rows[-1]["late"]
         print(
-            f"{task} {row['instance']}: {row['status']}, score {score:.4f}, error {error:.3g}, {row['seconds']:.1f} s, "
-            f"{row['cpu']:.1f} s of processors, {row['method']}{flags}",
+            f"{task} {row['instance']}: {row['status']} {run.get('log10', '')}, score {score:.4f}, error {error:.3g}, "
+            f"{row['seconds']:.1f} s, {row['cpu']:.1f} s of processors, {row['method']}{flags}",
             file=sys.stderr,
             flush=True,
         )
@@ -294,6 +309,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="time limit of each")
     parser.add_argument("--jobs", type=int, default=1, help="instances of a track at a time, on a core each")
     parser.add_argument("--memory", default="4GiB", help="memory limit of each")
+    parser.add_argument("--backend", default="auto", help="of the UAI tasks; several, in turn, with commas")
+    parser.add_argument("--folder", type=Path, help="instances of the UAI task, in place of the shared ones")
     parser.add_argument("--markdown", action="store_true", help="print the rows of the table of tasks")
     settings = parser.parse_args()
     if settings.child is not None:
@@ -305,8 +322,7 @@ def main() -> int:
     if tracks := [task for task in tasks if task in TRACKS.split(",")]:
         is_good = counts(tracks, names, settings)
     for task in (task for task in tasks if task not in tracks):
-        folder = data_folder() / "uai2014" / task
-        rows = measure(task, folder, settings.every, names, settings.seconds, settings.memory)
+        rows = measure(task, settings.folder or data_folder() / "uai2014" / task, names, settings)
         if not rows:
             continue
         count = {status: sum(r["status"] == status for r in rows) for status in ("exact", "bounded", "estimated")}

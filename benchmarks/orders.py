@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,6 +185,7 @@ def main() -> int:
     parser.add_argument("--instances", help="comma-separated patterns within the data folder")
     parser.add_argument("--every", type=int, default=1, help="only each n-th instance")
     parser.add_argument("--seconds", default="1", help="comma-separated processor seconds of each program")
+    parser.add_argument("--jobs", type=int, default=1, help="measurements at a time, those of the longest time first")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--markdown", action="store_true", help="print the rows of the table")
     parser.add_argument("--child", nargs=3, metavar="TEXT", help=argparse.SUPPRESS)
@@ -194,23 +196,31 @@ def main() -> int:
         return 0
     table, losses = [], 0
     names = ["oocbe", "FlowCutter", "tamaki", "htd", "cotengra"]
-    for path in instances(settings.instances, FAMILIES)[:: settings.every]:
-        for seconds in settings.seconds.split(","):
-            try:
-                row = run_child(__file__, [str(path), seconds, str(settings.seed)])
-            except RuntimeError as error:
-                print(f"{path.name}: {str(error)[-200:]}", file=sys.stderr)
-                continue
-            if not row["variables"]:
-                continue
-            own, *others = (row.get(name, {"width": math.inf, "rows": math.inf}) for name in names)
-            widest = own["width"] > min(o["width"] for o in others) + 1
-            dearest = own["rows"] > 1.05 * min(o["rows"] for o in others)
-            losses += widest and dearest
-            flags = " width" * widest + " rows" * dearest
-            cells = [f"{row[n]['width']:g}, {row[n]['rows']:.1f}" if n in row else "" for n in names]
-            table.append([str(path.relative_to(data_folder())), f"{row['variables']:,}", seconds, *cells, flags])
-            print(f"{table[-1]} {own}", file=sys.stderr, flush=True)
+    times = sorted(map(float, settings.seconds.split(",")))
+    runs = [(path, seconds) for path in instances(settings.instances, FAMILIES)[:: settings.every] for seconds in times]
+
+    def measured(run: tuple[Path, float]) -> dict[str, Any]:
+        try:
+            found = run_child(__file__, [str(run[0]), f"{run[1]:g}", str(settings.seed)])
+        except RuntimeError as error:
+            found = {"variables": 0, "error": str(error)[-200:]}
+        print(f"{run[0].name} {run[1]:g} s: {found}", file=sys.stderr, flush=True)
+        return found
+
+    with ThreadPoolExecutor(settings.jobs) as pool:
+        longest_first = sorted(runs, key=lambda run: -run[1])
+        found = dict(zip(longest_first, pool.map(measured, longest_first), strict=True))
+    for path, seconds in runs:
+        row = found[path, seconds]
+        if not row["variables"]:
+            continue
+        own, *others = (row.get(name, {"width": math.inf, "rows": math.inf}) for name in names)
+        widest = own["width"] > min(o["width"] for o in others) + 1
+        dearest = own["rows"] > 1.05 * min(o["rows"] for o in others)
+        losses += widest and dearest
+        cells = [f"{row[n]['width']:g}, {row[n]['rows']:.1f}" if n in row else "" for n in names]
+        flags = " width" * widest + " rows" * dearest
+        table.append([str(path.relative_to(data_folder())), f"{row['variables']:,}", f"{seconds:g}", *cells, flags])
     print_table([["instance", "variables", "s", *names, "behind"], *table], settings.markdown)
     print(describe_run(), file=sys.stderr if settings.markdown else sys.stdout)
     return int(losses > 0)

@@ -344,6 +344,18 @@ def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed, mo
     assert module._weights_of_literals(module.at_temperature(problem, 1.0)) is None
 
 
+def test_weights_of_a_counting_file(tmp_path):
+    """They were left out without a word."""
+    path = tmp_path / "weights.cnf"
+    lines = ["p cnf 3 2", "c p weight 1 0.4 0", "c p weight -1 0.6 0", "c p weight 2 0 0", "c p weight -2 1 0"]
+    path.write_text("\n".join([*lines, "1 2 0", "-1 3 0", ""]))
+    assert oocbe.anytime("PR", path).value == pytest.approx(math.log(0.4), rel=1e-12)
+    assert oocbe.anytime("MAP", path).assignment == {0: 1, 1: 0, 2: 1}
+    path.write_text("\n".join(["c t pwmc", *lines, "c p show 1 0", "1 2 0", "-1 3 0", ""]))
+    with pytest.raises(oocbe.UnsupportedError, match="the task PR"):
+        oocbe.anytime("PR", path)
+
+
 @pytest.mark.parametrize("task", ["PR", "MMAP"])
 def test_an_answer_remains_where_memory_runs_out(monkeypatch, task):
     class Graphs:

@@ -56,7 +56,7 @@ from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEAS
 from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.result import UNPROVEN
 from oocbe.model.run_verb import run_verb
-from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
@@ -206,7 +206,7 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
     if task == "MMAP" and not query:
         raise UsageError("query: MMAP needs the variables to be maximised")
     begin, best = time.perf_counter(), _Best()
-    whole = reduce_arity(problem)
+    whole = reduce_arity(_with_weights(problem, task))
     outer = current()
     seconds = math.inf if outer is None else outer.remaining
     is_interrupted = False
@@ -246,6 +246,20 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
             interrupted=is_interrupted,
             notes=tuple(best.notes),
         )
+
+
+def _with_weights(problem: Problem, task: str) -> Problem:
+    """The problem with the weights of its file's question as functions. UnsupportedError: a further question."""
+    question = problem.counting
+    if question is None or question.shown is not None or any(min(own) < 0 for own in question.weights.values()):
+        problem.refuse_question(f"the task {task}")
+    weights = {} if question is None else question.weights
+    functions = [
+        Function.from_array((v,), [float(question.weight(x, value)) for value in range(x.size)])
+        for v, x in enumerate(problem.variables)
+        if question is not None and x.name in weights
+    ]
+    return replace(problem, functions=tuple(functions), constant=1.0, semiring=SUM_PRODUCT) if weights else problem
 
 
 def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: bool) -> None:
