@@ -49,13 +49,33 @@ def value_names(limbs: int) -> list[str]:
 PACKED, ZSTD = "packed", "zstd"
 """Codecs of chunks on disk: of keys and values, and of one array a variable, for other programs."""
 
-CODEC_NAMES = {PACKED: ["oocbe.packed"], ZSTD: ["bytes", "zstd"]}
-"""Codecs of the arrays' metadata."""
+CODECS: dict[str, list[dict[str, Any]]] = {
+    PACKED: [{"name": "oocbe.packed"}],
+    ZSTD: [
+        {"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "zstd", "configuration": {"level": 3, "checksum": False}},
+    ],
+}
+"""Codecs of the arrays' metadata, with their settings, for each codec of chunks."""
 
 
 def codec_of(form: str) -> str:
     """Codec of the chunks of a table of a form (:mod:`oocbe.tables.manifest`)."""
     return ZSTD if form == COLUMNS else PACKED
+
+
+def encoded(column: NDArray[Any], codec: str, chunk_rows: int) -> bytes | memoryview:
+    """The bytes of a chunk, (rows,). zstd pads a shorter one with zeros to ``chunk_rows``, as Zarr expects."""
+    if codec == PACKED:
+        from oocbe.tables.codec import encode  # imports Numba: needed for writing only
+
+        return encode(column).data.cast("B")
+    from numcodecs import zstd
+
+    padded = np.zeros(chunk_rows, dtype=column.dtype)
+    padded[: len(column)] = column
+    compressed: bytes = zstd.compress(padded, CODECS[codec][-1]["configuration"]["level"])
+    return compressed
 
 
 def read_rows(folder: Place, manifest: Manifest, name: str, rows: int, out: NDArray[Any], start: int) -> None:

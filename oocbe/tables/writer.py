@@ -34,7 +34,7 @@ from oocbe.runtime.temporary_names import LOCK_NAME, temporary_beside
 from oocbe.runtime.tracing.recorder import WRITER, span
 from oocbe.runtime.urls import url_of
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import CODEC_NAMES, PACKED, ZSTD, arrays_of, codec_of, column_names, columns_of
+from oocbe.tables.chunk_files import CODECS, PACKED, ZSTD, arrays_of, codec_of, column_names, columns_of, encoded
 from oocbe.tables.columns import row_of
 from oocbe.tables.disk import write_file
 from oocbe.tables.disk_budget import DiskBudget
@@ -43,15 +43,6 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COLUMNS, COMPLETE, MANIFEST_NAME, ROWS, FileRecord, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, greatest
 from oocbe.tables.table import format_bytes
-
-ZSTD_LEVEL = 3
-"""Level of compression of the form of columns."""
-
-CODEC_SETTINGS: dict[str, dict[str, Any]] = {
-    "bytes": {"configuration": {"endian": "little"}},
-    "zstd": {"configuration": {"level": ZSTD_LEVEL, "checksum": False}},
-}
-"""Settings of Zarr's codecs, by their names."""
 
 
 class FolderSettings(TypedDict, total=False):
@@ -224,22 +215,8 @@ class ArrayFiles:
 
     def _write(self, name: str, column: NDArray[Any]) -> None:
         with span(WRITER, "encode", bytes=column.nbytes):
-            if self._codec == PACKED:
-                from oocbe.tables.codec import encode  # imports Numba: needed for writing only
-
-                data: bytes | memoryview = encode(column).data.cast("B")
-            else:
-                data = self._compressed(column)
+            data = encoded(column, self._codec, self._chunk_rows)
         self._record(name, data)
-
-    def _compressed(self, column: NDArray[Any]) -> bytes:
-        """A chunk as zstd compresses it; behind the array's end it is padded with zeros, as Zarr expects."""
-        from numcodecs import zstd
-
-        padded = np.zeros(self._chunk_rows, dtype=column.dtype)
-        padded[: len(column)] = column
-        compressed: bytes = zstd.compress(padded, ZSTD_LEVEL)
-        return compressed
 
     def _record(self, key: str, data: bytes | memoryview) -> None:
         """Write and record a file; thread-safe for different files."""
@@ -265,7 +242,7 @@ def array_metadata(rows: int, dtype: np.dtype[Any], chunk_rows: int, codec: str 
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": dtype.type(0).item(),
-        "codecs": [{"name": name, **CODEC_SETTINGS.get(name, {})} for name in CODEC_NAMES[codec]],
+        "codecs": CODECS[codec],
         "attributes": {},
         "zarr_format": 3,
         "node_type": "array",
