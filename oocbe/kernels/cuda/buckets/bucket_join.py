@@ -406,9 +406,9 @@ class DeviceProgram:
             items=items,
             bounds=self._bounds_of(0, levels, levels + 1, None),
         )
-        totals = self._values(items)
+        values = self._values(items)
         return keep_flagged(
-            self.kernel, frontier.keys, totals, flag(self.kernel("reduce_leaves"), items, struct, totals)
+            self.kernel, frontier.keys, values, flag(self.kernel("reduce_leaves"), items, struct, values)
         )
 
     def _values(self, rows: int) -> Any:
