@@ -10,14 +10,13 @@ a room imports something in a lower one; arcs that follow from others are left o
 from __future__ import annotations
 
 import sys
-from collections import Counter
 
 from check_structure import LAYERS, room_of
 from imports import ROOT, imports, modules
 
 PICTURE = ROOT / "docs" / "pictures" / "layers.svg"
 
-LINE, WIDTH, LEFT = 28, 640, 260
+LINE, WIDTH, LEFT = 28, 500, 150
 """Height of a room's line, width of the picture, and place of the dots, in pixels."""
 
 HEAD = """\
@@ -48,8 +47,7 @@ def arrows() -> set[tuple[str, str]]:
 
 
 def picture() -> str:
-    """The drawing as SVG: bands of layers, names and sizes of rooms, and an arc for each import."""
-    sizes = Counter(room_of(name) for name in modules())
+    """The drawing as SVG: bands of layers, names of rooms, and an arc for each import."""
     rooms = [room for layer in LAYERS for room in layer]
     middle = {room: LINE * number + LINE // 2 for number, room in enumerate(rooms)}
     lines = [HEAD.format(width=WIDTH, height=LINE * len(rooms))]
@@ -58,9 +56,7 @@ def picture() -> str:
         for layer in LAYERS[1::2]
     ]
     for room in rooms:
-        count = f"{sizes[room]} modules" if sizes[room] > 1 else "1 module"
         lines.append(f'<text x="16" y="{middle[room] + 5}">{room}</text>')
-        lines.append(f'<text x="{LEFT - 16}" y="{middle[room] + 5}" text-anchor="end" fill="#555">{count}</text>')
         lines.append(f'<circle cx="{LEFT}" cy="{middle[room]}" r="4" fill="#2b6cb0"/>')
     for room, other in sorted(arrows()):
         top, end = middle[room], middle[other]
