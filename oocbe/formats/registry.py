@@ -132,7 +132,7 @@ _FORMATS = (
     ),
     Format("yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop", "render")),
 )
-"""All formats, in the order in which they are listed."""
+"""The package's own formats."""
 
 ENTRY_POINTS = "oocbe.formats"
 """Group of the entry points with which other packages add formats: each names a :class:`Format`."""
@@ -140,7 +140,7 @@ ENTRY_POINTS = "oocbe.formats"
 
 @cache
 def formats() -> dict[str, Format]:
-    """The known formats by name: the package's own, then those that entry points of other packages name.
+    """The known formats in the order of their names: the package's own, and those of other packages' entry points.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def formats() -> dict[str, Format]:
                 f"the format {point.name} of {point.value} is no Format with a name of its own, in lower case"
             )
         found[added.name] = added
-    return found
+    return dict(sorted(found.items()))
 
 
 def read(
