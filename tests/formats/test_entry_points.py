@@ -67,6 +67,13 @@ def test_a_format_with_a_name_that_is_no_suffix_of_its_own_is_refused(monkeypatc
         formats.__wrapped__()
 
 
+def test_formats_of_other_packages_are_listed_by_name(monkeypatch):
+    theirs = SimpleNamespace(name="dat", value="their_formats:DAT", load=lambda: Format("dat", "costs", str))
+    monkeypatch.setattr(registry, "entry_points", lambda group: [theirs])
+    assert "dat" in formats.__wrapped__()
+    assert list(formats.__wrapped__()) == sorted(formats.__wrapped__())
+
+
 def test_a_malformed_file_is_named_with_its_line(package):
     folder = package("PAIRS")
     (folder / "costs.pairs").write_text("2 3\n0 1 0 2 7\n\n0 1 0 3 7\n")
