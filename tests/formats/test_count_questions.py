@@ -8,6 +8,7 @@ import pytest
 
 import oocbe
 from oocbe.api.tasks.questions import TASKS
+from oocbe.api.tasks.verbs import run_task
 from oocbe.errors import FormatError, UnsupportedError, amount
 
 CLAUSES = "p cnf 4 2\n1 2 0\n3 4 0\n"
@@ -53,7 +54,7 @@ def test_another_count_is_refused_with_its_line(tmp_path, line, name):
     problem = oocbe.read(path)
     for task in TASKS:
         with pytest.raises(UnsupportedError, match=f"{name}, line 4: .*, and the task {task} would leave that out"):
-            oocbe.api.tasks.verbs.run_task(task, problem)
+            run_task(task, problem)
     for refused in (
         lambda: oocbe.JunctionTree(problem),
         lambda: oocbe.write(problem, tmp_path / "q.uai"),
