@@ -28,7 +28,7 @@ LINE = 40_000
 """Characters after which a sum continues in a further line."""
 
 DELETED = 200
-"""Constraints that a line deletes at most."""
+"""Constraints that a line deletes at most, so that lines stay short."""
 
 FIRST_SHARES = (0.75, 0.3)
 """Share of the time for a search of the limit, before lower ones: of an assignment, and of a bound as the goal."""

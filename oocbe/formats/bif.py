@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import OocbeError, UnsupportedError, amount
 from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Lexer, Text
+from oocbe.model.names import SHOWN_NAMES
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
@@ -34,14 +35,11 @@ from oocbe.runtime.deadline import check_deadline
 MOST_BY_DEFAULT = 2**20
 """Probabilities that defaults and ``*`` stand for, in a whole file, besides one for each of its bytes."""
 
-SHOWN_NAMES = 8
-"""Variables that a message names at most."""
-
 ANY = "*"
 """In the place of a parent's value: all of them."""
 
 MOST_DIMENSIONS = 64
-"""Axes that an array can have."""
+"""NumPy's limit on the axes of an array."""
 
 TOKENS = re.compile(
     r"\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"

@@ -42,7 +42,7 @@ _NUMBER = re.compile(rb"[+-]?([0-9]+/[0-9]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?
 """Weights; longer exponents would take hours to convert."""
 
 _LONGEST = 4000
-"""Most characters of a weight."""
+"""Characters of a weight at most: Python converts integers of up to 4,300 digits."""
 
 _COMPLEX = re.compile(rb"[-+0-9./eE]*[0-9.][ij]")
 

@@ -33,10 +33,10 @@ from oocbe.formats.xcsp_variables import STAR, Variables, read_integer, read_ran
 from oocbe.formats.xml import Element
 
 MOST_REPEATS = 2**22
-"""Integers that a word such as ``0x100`` may stand for."""
+"""Integers of a list at most: a word such as ``0x100`` stands for many."""
 
 MOST_IN_SET = 2**14
-"""Values of a condition's set at most."""
+"""Values of a condition's set at most: a range of a few characters stands for many."""
 
 _PARAMETER = re.compile(r"%([0-9]{1,6})")
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -36,7 +36,7 @@ from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DOMAIN = 2**22
-"""Values of a variable at most."""
+"""Values of a variable at most: each has a label, and a range of a few characters stands for many."""
 
 MOST_VALUES = 2**22
 """Values of all different domains together at most: each has a label."""

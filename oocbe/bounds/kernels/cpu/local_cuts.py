@@ -14,8 +14,8 @@ import numpy as np
 from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.orders.greedy_order import count_bits
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+"""Words of sets: Numba computes in float64 where a uint64 meets a signed integer."""
 
 EPSILON = 1e-7
 """Tolerance for equal sums during separation; the right-hand side of the inequality is exact in any case."""
@@ -244,9 +244,6 @@ def lift(
             weights[v] = limit - most
             inside |= bit
     return limit
-
-
-_ONE = np.uint64(1)
 
 
 @jit

@@ -16,6 +16,7 @@ import numpy as np
 from oocbe.kernels.cpu.jit import helper, jit
 
 NONE = -1
+"""In place of a vertex, a half, a side, a distance or a cell: there is none."""
 
 LEAST_SHARE = 0.2
 """Share of the vertices from which the smaller part of a separator counts as balanced."""
