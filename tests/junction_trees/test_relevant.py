@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -380,3 +381,30 @@ def test_logarithms_are_taken_only_where_what_underflows_matters(needs_logarithm
     hub = [0.5, 0.5, 0.0] if needs_logarithms else [1.0, 0.0, 0.0]
     np.testing.assert_allclose(shares[0], hub, atol=1e-12)
     np.testing.assert_allclose(shares[1], hub, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_are_collected_with_the_fewest_cells_held(seed):
+    """Of all orders in which each subtree is in one piece."""
+    random, count = np.random.default_rng(seed), 7
+    parents = [int(random.integers(node + 1, count)) for node in range(count - 1)] + [-1]
+    cells = random.integers(1, 50, count).tolist()
+    below = [{node} for node in range(count)]
+    for node, parent in enumerate(parents[:-1]):
+        below[parent] |= below[node]
+
+    def held(order):
+        most = now = 0
+        for node in order:
+            now += cells[node]
+            most = max(most, now)
+            now -= sum(cells[child] for child in range(count) if parents[child] == node)
+        return most
+
+    def is_whole(order):
+        ends = [sorted(map(order.index, own)) for own in below]
+        return all(own[-1] - own[0] < len(own) and own[-1] == order.index(node) for node, own in enumerate(ends))
+
+    order, most = complete_tree.collecting_order(cells, parents)
+    assert is_whole(order)
+    assert held(order) == most == min(map(held, filter(is_whole, permutations(range(count)))))
