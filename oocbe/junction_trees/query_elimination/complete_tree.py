@@ -53,7 +53,7 @@ DEVICE_CELLS = 100.0
 """Cells that a device joins in the time of one on the CPU (``cell_seconds``)."""
 
 LIKE_ONE, LEAST_BOUND = 2.0**16, -500.0
-"""Greatest number of a message on a device, or its reciprocal, up to which its numbers are not divided by it, and the
+"""Greatest number of a large message, or its reciprocal, up to which its numbers are not divided by it, and the
 bound of the least number's binary logarithm down to which that is not computed: each would take a pass over the
 message, a third of the time of the join. Products of sixty such messages stay within float64."""
 
@@ -131,8 +131,8 @@ class TablePlace(NamedTuple):
         return found
 
 
-def _least_on_device(values: Any) -> float:
-    """The least number above 0 of a device array with one; in parts, as each takes memory of its own."""
+def _least_above(values: Any) -> float:
+    """The least number above 0 of a large array with one; in parts, as each takes memory of its own."""
     parts = (values[first : first + MOST_JOINED] for first in range(0, len(values), MOST_JOINED))
     return min(float(positive.min()) for part in parts if len(positive := part[part > 0]))
 
@@ -286,10 +286,8 @@ class _Sweep:
                 (values,) = self._added_up(inputs, clique.variables, [clique.shared])
             else:
                 values = self._eliminate(inputs, clique.shared, clique.own)
-            if is_device_array(values) or self._is_log:
-                greatest = float(values.max())
-            else:
-                least, greatest = weight_ends(values)
+            is_small = not is_device_array(values) and len(values) <= SMALL_CELLS
+            least, greatest = weight_ends(values) if is_small and not self._is_log else (0.0, float(values.max()))
             lost *= math.prod(tree._sizes[v] for v in clique.own)
             if lost > NEGLIGIBLE * greatest and not self._is_log:
                 raise UnderflowError
@@ -299,12 +297,13 @@ class _Sweep:
                 logarithm += greatest
                 self._up[number] = _Table(clique.shared, values - greatest, 0.0)
                 continue
-            if is_device_array(values) and 1 / LIKE_ONE <= greatest <= LIKE_ONE and bound >= LEAST_BOUND:
+            is_far = not 1 / LIKE_ONE <= greatest <= LIKE_ONE or bound < LEAST_BOUND
+            if not is_small and not is_far and clique.parent is not None:
                 self._up[number] = _Table(clique.shared, values, bound, lost)
                 continue
             logarithm += math.log(greatest)
             values /= greatest
-            least = _least_on_device(values) if is_device_array(values) else least / greatest
+            least = least / greatest if is_small else _least_above(values)
             lost /= greatest
             if least < LEAST_SHARE:
                 values[values < LEAST_SHARE] = 0.0
