@@ -51,6 +51,9 @@ DIGITS = 1e-5
 LATEST = 1.0
 """Seconds that a process may take longer than its time limit."""
 
+UNKNOWN = "-1"
+"""The published logarithm of what no competitor counted."""
+
 Run = dict[str, Any]
 
 
@@ -279,7 +282,9 @@ def measure(task: str, folder: Path, names: Sequence[str], settings: argparse.Na
             print(f"PR {stem}: left out, its reference exceeds the product of maxima and sizes", file=sys.stderr)
             continue
         run = solve(task, path, seconds, settings.memory, backend)
-        if task == "PR":
+        if reference == [UNKNOWN]:
+            score, error, wrong = float(run["status"] == "exact"), math.nan, False
+        elif task == "PR":
             score, error, wrong = score_of_sum(path, run, float(reference[-1]))
         elif task == "MAR":
             score, error, wrong = score_of_marginals(path, run, marginals_of(reference))
