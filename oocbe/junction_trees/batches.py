@@ -51,10 +51,12 @@ class Assignments(Framed):
     Attributes
     ----------
     variables : of the columns. indices : int64 (rows, variables), value indices; -1 where a case is impossible.
+    index : of the cases' pandas frame, which :meth:`to_pandas` keeps; None: they were none.
     """
 
     variables: tuple[Variable, ...]
     indices: NDArray[np.int64]
+    index: Any = None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -135,7 +137,7 @@ class BatchResult(Framed, Shown):
     joints : by pair of variables, float64 (cases, first's size, second's size); likewise.
     log_evidence : float64 (cases,), natural logarithm of the probability of the evidence; -inf where it is 0.
     status : str (cases,), :data:`EXACT` or :data:`IMPOSSIBLE`.
-    variables : of the problem, by name.
+    variables : of the problem, by name. index : as of :class:`Assignments`.
     """
 
     marginals: Mapping[str, NDArray[np.float64]]
@@ -143,6 +145,7 @@ class BatchResult(Framed, Shown):
     log_evidence: NDArray[np.float64]
     status: NDArray[np.str_]
     variables: Mapping[str, Variable] = field(default_factory=dict, repr=False)
+    index: Any = field(default=None, repr=False)
 
     def __getitem__(self, name: str | tuple[str, ...]) -> dict[Any, NDArray[np.float64]]:
         """Posterior of a variable by label, or of a group by labels: float64 (cases,); KeyError: no target, no group"""

@@ -31,10 +31,12 @@ UNOBSERVED = -1
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Cases: ``observed`` int64 (cases, variables) or :data:`UNOBSERVED`; ``likelihoods`` float64 (cases, size)."""
+    """Cases: ``observed`` int64 (cases, variables) or :data:`UNOBSERVED`; ``likelihoods`` float64 (cases, size);
+    ``index`` of their pandas frame."""
 
     observed: NDArray[np.int64]
     likelihoods: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    index: Any = None
 
     def __len__(self) -> int:
         return len(self.observed)
@@ -123,7 +125,7 @@ def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = Non
     for name, numbers in (likelihoods or {}).items():
         v = variable_index(problem, name)
         soft[v] = likelihood(problem.variables[v], numbers, len(observed))
-    return Cases(observed, soft)
+    return Cases(observed, soft, given.index if hasattr(given, "iterrows") else None)
 
 
 def _checked(problem: Problem, given: NDArray[Any]) -> NDArray[np.int64]:

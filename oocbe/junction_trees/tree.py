@@ -526,7 +526,7 @@ class JunctionTree(Shown):
             for group in groups
         }
         status = np.where(logarithms == -np.inf, IMPOSSIBLE, EXACT)
-        return BatchResult(marginals, joints, logarithms, status, {v.name: v for v in problem.variables})
+        return BatchResult(marginals, joints, logarithms, status, {v.name: v for v in problem.variables}, known.index)
 
     def predict_proba(self, cases: Any, targets: Sequence[str] | None = None) -> BatchResult:
         """Posteriors of targets in many cases, as :meth:`batch`; None: of all variables that some case leaves open."""
@@ -543,7 +543,7 @@ class JunctionTree(Shown):
         found = self.predict_proba(cases, targets)
         best = [np.where(found.status == IMPOSSIBLE, -1, own.argmax(axis=1)) for own in found.marginals.values()]
         indices = np.array(best, dtype=np.int64).reshape(len(best), len(found.status)).T
-        return Assignments(tuple(found.variables[name] for name in found.marginals), indices)
+        return Assignments(tuple(found.variables[name] for name in found.marginals), indices, found.index)
 
     def query(self, variables: Sequence[str], evidence: Case | None = None) -> Factor:
         """The joint posterior of some variables given evidence; that of the tree itself is ignored. See :meth:`batch`.

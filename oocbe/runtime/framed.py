@@ -32,6 +32,9 @@ def module_of_frames(name: str) -> Any:
 class Framed:
     """An answer with rows and named columns; other libraries also read it by Arrow's interface."""
 
+    index: Any = None
+    """Of the rows in pandas, as of the frame that they answer; None: their numbers."""
+
     def _columns(self) -> Iterable[tuple[str, Any]]:
         """Names and contents: an array or a list; or a pair of int (rows,), -1 for no entry, and labels by number."""
         raise NotImplementedError
@@ -59,7 +62,8 @@ class Framed:
     def to_pandas(self) -> Any:
         """A pandas.DataFrame; columns of labels are Categoricals. Errors as for :meth:`to_arrow`."""
         module_of_frames("pandas")
-        return self.to_arrow().to_pandas()
+        frame = self.to_arrow().to_pandas()
+        return frame if self.index is None else frame.set_axis(self.index)
 
     def to_polars(self) -> Any:
         """A polars.DataFrame. Errors as for :meth:`to_arrow`."""

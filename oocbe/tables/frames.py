@@ -15,7 +15,7 @@ def of_pandas(frame: Any) -> Any:
 
     Raises UsageError: not a pandas data frame, or pyarrow is missing; ModelError: a column of entries of several types.
     """
-    if not hasattr(frame, "set_axis"):
+    if not hasattr(frame, "iterrows"):
         raise UsageError(f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)")
     arrow = pyarrow()
     names, arrays = [str(name) for name in frame.columns], []

@@ -72,6 +72,7 @@ def test_columns_without_an_entry_and_without_rows(tree):
     [
         (pandas.DataFrame({"rain": ["no", "hail"]}), oocbe.UsageError, "case 1 .*no value 'hail'"),
         (pandas.DataFrame({"snow": ["no"]}), oocbe.UsageError, "no variable 'snow'"),
+        (pandas.Series({"rain": "no"}), oocbe.UsageError, "a data frame of pandas, not Series"),
         (arrow.table([["no"], ["no"]], ["rain", "rain"]), oocbe.UsageError, "named twice"),
         (arrow.table({"rain": [[1]]}), oocbe.UsageError, "column rain: .*list"),
         (arrow.table({"rain": [0.5]}), oocbe.UsageError, "no value 0.5"),
@@ -91,6 +92,9 @@ def test_answers_of_a_batch_as_frames(tree):
     assert frame["grass=wet,rain=no"].tolist() == pytest.approx([0.6, 0.5, 0, 0.375])
     assert frame["log_evidence"].tolist() == pytest.approx([math.log(0.625), math.log(0.75), -math.inf, 0])
     assert found["grass", "rain"]["wet", "no"].tolist() == pytest.approx([0.6, 0.5, 0, 0.375])
+    cases = pandas.DataFrame(ROWS, index=pandas.Index([7, 2, 5, 7], name="lawn"))  # numbers would match other rows
+    answers = (tree.batch(cases), tree.predict(cases), tree.predict_proba(cases))
+    assert all(answer.to_pandas().index.equals(cases.index) for answer in answers)
     assert found.to_polars().to_dicts() == frame.to_dict("records") == arrow.table(found).to_pylist()
     with pytest.raises(KeyError):
         found["grass"]
