@@ -23,7 +23,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Sem
 from oocbe.model.settings.option_values import parse_backend, parse_boolean
 from oocbe.runtime.framed import pyarrow
 from oocbe.tables.arrow import from_labels
-from oocbe.tables.columns import Domain, layout_for
+from oocbe.tables.columns import NAMELESS_INDEX, Domain, layout_for
 from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
 from oocbe.tables.parquet_source import ArrowColumns, ColumnSource, check_renamed, opened, source_of, sparing
@@ -147,6 +147,7 @@ def aggregate(
         valued = [{own[number] for own in names.values()} for number in range(len(read))]
         if on is None:
             of_any = set().union(*valued) if asked else set()
+            of_any |= {name for name in _every(there) if NAMELESS_INDEX.fullmatch(name)}
             on = [name for name in _shared(_keys(there, valued)) if name not in of_any]
         kept = {p: _needed(_keys(there, valued, p.other), read, [*group_by, *p.other], on) for p in names}
         _warn_of_parts(sources, there, on)

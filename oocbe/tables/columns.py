@@ -29,8 +29,8 @@ Domains: TypeAlias = Mapping[str, Domain]
 Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
 """Keys uint64 (words, rows) and values (rows,) of some rows."""
 
-_NAMELESS_INDEX = re.compile(r"__index_level_\d+__")
-"""pyarrow's name for the nameless index of a pandas frame: row numbers, not a variable."""
+NAMELESS_INDEX = re.compile(r"(__index_level_\d+__)?")
+"""Names for the nameless index of a pandas frame, pyarrow's and that of CSV: row numbers, not a variable."""
 
 RADIX_ROWS = 1 << 16
 """Rows from which the radix sort is faster than NumPy's, the loading of its loops (0.1 s) included."""
@@ -166,7 +166,7 @@ def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, 
 
     Raises ModelError: a missing column (the message lists those present), or a name that occurs twice.
     """
-    keys = (name for name in names if name != values and not _NAMELESS_INDEX.fullmatch(name))
+    keys = (name for name in names if name != values and not NAMELESS_INDEX.fullmatch(name))
     wanted = list(keys if scope is None else scope)
     for name in (values, *wanted):
         if names.count(name) != 1:

@@ -143,6 +143,13 @@ def test_an_index_without_a_name_is_no_variable(tmp_path):
     for table in (oocbe.Table.from_arrow(frame, "v"), oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v")):
         assert table.scope == ("day",)
     assert oocbe.Table.from_parquet(file, "v", scope=["__index_level_0__"]).rows == 3  # where it is asked for
+    other = pandas.DataFrame({"day": [5, 1, 0], "w": [7, 8, 9]}, index=[2, 0, 4])
+    other.to_parquet(tmp_path / "other.parquet")
+    frame.to_csv(tmp_path / "f.csv")
+    other.to_csv(tmp_path / "other.csv")
+    for one, two in ((frame, other), (file, tmp_path / "other.parquet"), (tmp_path / "f.csv", tmp_path / "other.csv")):
+        days = oocbe.aggregate(one, two, group_by=["day"], aggregate={"v": ("sum", "v")}).to_pylist()
+        assert days == [{"day": 0, "v": 1}, {"day": 1, "v": 2}, {"day": 5, "v": 3}], "rows matched by their numbers"
     frame.set_index("day").to_parquet(file)
     assert oocbe.Table.from_parquet(file, "v").scope == ("day",)
 
