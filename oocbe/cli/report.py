@@ -42,7 +42,7 @@ body {{ font-family: system-ui, sans-serif; max-width: 96rem; margin: 1.5rem aut
 main {{ columns: 24rem; column-gap: 2rem; }} .wide {{ column-span: all; }}
 section {{ overflow-x: auto; }} p {{ overflow-wrap: anywhere; }} th {{ white-space: nowrap; }}
 h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; border-bottom: 1px solid #8888; break-after: avoid; }}
-svg {{ width: 100%; min-width: 36rem; height: auto; border-radius: 4px; }} td {{ font-variant-numeric: tabular-nums; }}
+svg {{ width: 100%; height: auto; border-radius: 4px; }} td {{ font-variant-numeric: tabular-nums; }}
 </style></head><body>
 <h1>{title}</h1>
 <main>{body}</main>
@@ -158,14 +158,14 @@ def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str
 
     schedule = getattr(result, "schedule", None)
     if schedule is not None:
-        from oocbe.model.photographs import CAMERAS
+        from oocbe.model.photographs import CAMERAS, SCHEDULE_HEADER
 
         has_recorder = schedule.capacity is not None
         rows = [
             (t.name, CAMERAS.get(t.camera, t.camera), t.group or "", t.weight, t.memory if has_recorder else "")
             for t in schedule.taken
         ]
-        return grid(("photograph", "camera", "group", "weight", "memory"), rows)
+        return grid(SCHEDULE_HEADER, rows)
     shown = list(labels.items())[:MOST_LABELS]
     more = f"<p>and {len(labels) - len(shown):,} more</p>" if len(labels) > len(shown) else ""
     return paragraph("  ".join(f"{name}={label}" for name, label in shown)) + more

@@ -29,7 +29,7 @@ Labels are read as wherever values are given (:func:`oocbe.model.names.value_ind
 Toulbar2's solution files are read as well: one line with the value index of each variable in the problem's order (its
 option ``-w``), value labels in their place (``-w=2``; where all could be indices, they are), or ``name=label`` pairs
 (``-w=3``). They are written where a file's name ends in ``.toulbar2.sol``; toulbar2 takes such a file beside the
-problem's. Files ``.csv`` have a line ``variable,value``, then a line for each variable.
+problem's. Files ``.csv`` have a line ``variable,value``, then a line for each variable, or are schedules.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from typing import Any
 from oocbe.errors import FormatError, UsageError
 from oocbe.model.names import assignment_of, indices_of, value_index, warn_of_position
 from oocbe.model.parts import Variable
-from oocbe.model.photographs import ImagingDay
+from oocbe.model.photographs import CAMERAS, SCHEDULE_HEADER, ImagingDay
 from oocbe.model.problem import Problem, violations_of
 from oocbe.model.results.numerals import all_digits, digits, finite
 from oocbe.model.results.result import Result
@@ -368,6 +368,9 @@ def read_solution(path: str | Path) -> Solution:
         return _read_json(path, text)
     if Path(path).suffix.lower() == ".csv":
         rows = list(filter(None, csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))))
+        if rows[:1] == [[*SCHEDULE_HEADER]]:
+            labels = {"left out": "0", **{name: own for own, name in CAMERAS.items()}}
+            rows = [CSV_HEADER, *([row[0], *(labels.get(name, name) for name in row[1:2])] for row in rows[1:])]
         if rows[:1] != [CSV_HEADER] or any(len(row) != 2 for row in rows) or len(dict(rows[1:])) < len(rows) - 1:
             raise FormatError(path, None, f"expected a line {','.join(CSV_HEADER)}, then a line for each variable")
         return Solution(str(path), dict(rows[1:]), {})

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 CAMERAS: Mapping[str, str] = {"1": "front camera", "2": "middle camera", "3": "rear camera", "13": "front and rear"}
 """Meaning of the values of SPOT5 files; a stereoscopic photograph is taken by two cameras."""
 
+SCHEDULE_HEADER = ("photograph", "camera", "group", "weight", "memory")
+"""Columns of a schedule."""
+
 
 @dataclass(frozen=True)
 class Photograph:
@@ -118,7 +121,7 @@ class ImagingDay:
         taken = {t.name: (CAMERAS.get(t.camera, t.camera), t.memory) for t in schedule.taken}
         text = StringIO()
         lines = writer(text, lineterminator="\n")
-        lines.writerow(("photograph", "camera", "group", "weight", "memory"))
+        lines.writerow(SCHEDULE_HEADER)
         for p in self.photographs:
             camera, memory = taken.get(p.name, ("left out", 0))
             lines.writerow((p.name, camera, p.group, p.weight, memory))

@@ -209,3 +209,4 @@ def test_a_schedule_is_written_as_a_table_with_what_is_left_out(tmp_path):
     assert [row["photograph"] for row in taken] == [t["name"] for t in content["schedule"]["taken"]]
     assert sum(int(row["weight"]) for row in taken) == content["schedule"]["profit"]
     assert sum(int(row["weight"]) for row in table if row not in taken) == content["value"]
+    assert "accepted" in run(app, ["verify", "examples/daily.spot", str(target)]).stdout
