@@ -21,16 +21,13 @@ def bound(
     file: ProblemFile,
     z: Annotated[
         list[str] | None,
-        typer.Option(
-            "--z", help="Maximum variables of a mini-bucket, including the eliminated one; repeatable; or auto."
-        ),
+        typer.Option(help="Maximum variables of a mini-bucket, including the eliminated one; repeatable; or auto."),
     ] = None,
     partition: Annotated[
         str,
         typer.Option(
-            "--partition",
             help="Divide buckets by scope (sizes of scopes), content (losses sampled), or auto: by content where costs "
-            "are shifted in complete tables.",
+            "are shifted in complete tables."
         ),
     ] = "auto",
     cost_shifting: Annotated[

@@ -32,14 +32,12 @@ def convert(
     out: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Or a table, or its URL.")
     ],
-    to: Annotated[str | None, typer.Option("--to", help="Format of OUT; default: by its suffix.")] = None,
+    to: Annotated[str | None, typer.Option(help="Format of OUT; default: by its suffix.")] = None,
     values: Annotated[
-        str | None,
-        typer.Option("--values", metavar="COLUMN", help="Tables: the column of values in Parquet (value)."),
+        str | None, typer.Option(metavar="COLUMN", help="Tables: the column of values in Parquet (value).")
     ] = None,
     rename: Annotated[
-        list[str] | None,
-        typer.Option("--rename", metavar="COLUMN=NAME", help="Parquet: new name of a column; repeatable."),
+        list[str] | None, typer.Option(metavar="COLUMN=NAME", help="Parquet: new name of a column; repeatable.")
     ] = None,
     drop_nulls: Annotated[
         bool, typer.Option("--drop-nulls", help="Parquet: leave out rows with missing entries.")
@@ -48,7 +46,7 @@ def convert(
         bool, typer.Option("--duplicates", help="Parquet: accept repeated keys; operators combine them.")
     ] = False,
     scope: Annotated[
-        str | None, typer.Option("--scope", metavar="NAMES", help="Parquet: key columns, separated by commas.")
+        list[str] | None, typer.Option(metavar="NAMES", help="Parquet: key columns, by commas; repeatable.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Tables: replace OUT if it is a stored table, or Parquet.")
@@ -138,7 +136,9 @@ class ParquetColumns(NamedTuple):
     scope: tuple[str, ...] | None = None
 
     @classmethod
-    def given(cls, rename: list[str] | None, drop_nulls: bool, duplicates: bool, scope: str | None) -> ParquetColumns:
+    def given(
+        cls, rename: list[str] | None, drop_nulls: bool, duplicates: bool, scope: list[str] | None
+    ) -> ParquetColumns:
         """The settings from flags; UsageError for a pair without a ``=``, or a column with two names."""
         from oocbe.errors import UsageError
 
@@ -149,7 +149,7 @@ class ParquetColumns(NamedTuple):
                 raise UsageError(f"--rename {pair}: expected COLUMN=NAME, such as date=day")
             if named.setdefault(column, name) != name:
                 raise UsageError(f"--rename {pair}: {column} is called {named[column]} by another --rename; give one")
-        names = None if scope is None else tuple(name.strip() for name in scope.split(",") if name.strip())
+        names = None if scope is None else tuple(name.strip() for name in ",".join(scope).split(",") if name.strip())
         return cls(named or None, drop_nulls, duplicates, names)
 
     def refuse(self, file: str, values: str | None = None) -> None:

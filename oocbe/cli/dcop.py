@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from oocbe.model.dcop import Dcop
     from oocbe.model.results.dcop_result import DcopResult, UtilMessage
 
+_Texts = list[str] | None
+
+
+def _ignored(*names: str) -> Any:
+    return typer.Option(*names, help="pyDcop's, about its runtime: ignored, with a warning.")
+
 
 @command("dcop", is_partial=True)
 def dcop(
     file: ProblemFile,
     z: Annotated[
         int | None,
-        typer.Option("--z", metavar="INTEGER", help="ADPOP: maximum variables of a mini-bucket, with the agent's own."),
+        typer.Option(metavar="INTEGER", help="ADPOP: maximum variables of a mini-bucket, with the agent's own."),
     ] = None,
     heuristic: Annotated[
-        str,
-        typer.Option(
-            "--heuristic",
-            help="Pseudo-tree: auto, max-degree, min-degree, max-ancestors, min-fill, weighted-min-fill.",
-        ),
+        str, typer.Option(help="Pseudo-tree: auto, max-degree, min-degree, max-ancestors, min-fill, weighted-min-fill.")
     ] = "auto",
-    root: Annotated[str | None, typer.Option("--root", metavar="VARIABLE", help="Root of the pseudo-tree.")] = None,
-    metrics: Annotated[
-        Path | None, typer.Option("--metrics", help="Write sizes and times of the messages to this JSON file.")
-    ] = None,
+    root: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Root of the pseudo-tree.")] = None,
+    metrics: Annotated[Path | None, typer.Option(help="Write sizes and times of messages to this JSON file.")] = None,
     solution: SolutionFlag = None,
     algo: Annotated[
         str | None,
@@ -47,25 +47,20 @@ def dcop(
             "--algo", "-a", help="dpop: print pyDcop's result in JSON, as pydcop solve; and its options below."
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write that JSON here, too.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write that JSON here, too.")] = None,
     timeout: Annotated[float | None, typer.Option("--timeout", "-t", help="The time limit in seconds.")] = None,
-    infinity: Annotated[
-        float, typer.Option("--infinity", "-i", help="Cost that is counted as a violation.")
-    ] = math.inf,
+    infinity: Annotated[float, typer.Option("--infinity", "-i", help="Cost that is a violation.")] = math.inf,
     distribution: Annotated[
         str | None, typer.Option("--distribution", "-d", help="oneagent: a variable each, whatever the hints in FILE.")
     ] = None,
-    unused: Annotated[
-        list[str] | None,
-        typer.Option(
-            *("--algo_params", "-p", "--collect_on", "-c", "--period", "--run_metrics", "--end_metrics"),
-            *("--delay", "--uiport", "-u"),
-            help="pyDcop's, about its runtime: ignored, with a warning.",
-        ),
-    ] = None,
-    mode: Annotated[
-        str, typer.Option("--mode", "-m", help="thread, or process: a process for each processor.")
-    ] = "thread",
+    algo_params: Annotated[_Texts, _ignored("--algo_params", "-p")] = None,
+    collect_on: Annotated[_Texts, _ignored("--collect_on", "-c")] = None,
+    period: Annotated[_Texts, _ignored("--period")] = None,
+    run_metrics: Annotated[_Texts, _ignored("--run_metrics")] = None,
+    end_metrics: Annotated[_Texts, _ignored("--end_metrics")] = None,
+    delay: Annotated[_Texts, _ignored("--delay")] = None,
+    uiport: Annotated[_Texts, _ignored("--uiport", "-u")] = None,
+    mode: Annotated[str, typer.Option("--mode", "-m", help="thread, or process: one a processor.")] = "thread",
     *,
     options: SolveOptions,
     format: str | None,
@@ -87,8 +82,10 @@ def dcop(
             raise UsageError(
                 f"--{flag} {value}: of pyDcop's, oocbe has {known}; hints in FILE distribute variables, too"
             )
-    if unused:
-        warn(f"ignored: {', '.join(unused)}; DPOP has no parameters, and options of pyDcop's runtime have no use here")
+    unused = {"algo_params": algo_params, "collect_on": collect_on, "period": period, "run_metrics": run_metrics}
+    unused |= {"end_metrics": end_metrics, "delay": delay, "uiport": uiport}
+    if names := ", ".join(f"--{name}" for name, given in unused.items() if given):
+        warn(f"ignored: {names}; DPOP has no parameters, and options of pyDcop's runtime have no use here")
     if mode not in ("thread", "process"):
         raise UsageError(f"--mode {mode}: agents are in thread or process")
     if mode == "process" and options.workers is None:

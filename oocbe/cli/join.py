@@ -18,6 +18,15 @@ from oocbe.cli.output import print_written, prints_json
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.urls import refuse_url
 
+_Texts = list[str] | None
+
+_OF_FILES = (".arrow", ".bz2", ".feather", ".gz", ".ipc", ".json", ".orc", ".txt", ".xlsx", ".xz", ".zst")
+"""Endings of files that are not written, and that a folder would be mistaken for."""
+
+
+def _given(flag: str, metavar: str, help: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help[:-1] + "; repeatable.")
+
 
 @command("join")
 def join(
@@ -27,39 +36,28 @@ def join(
             metavar="FILE...", help="Parquet files, folders of them, CSV files, quoted patterns, or URLs of Parquet."
         ),
     ],
-    group_by: Annotated[
-        str, typer.Option("--group-by", metavar="NAMES", help="Columns of the groups, separated by commas; '': none.")
-    ],
+    group_by: Annotated[list[str], _given("--group-by", "NAMES", "Columns of the groups, by commas; '': none.")],
     output: Annotated[
         str,
         typer.Option("--output", "-o", metavar="OUT", help="Parquet or its URL, CSV, or a folder for a stored table."),
     ] = "-",
-    maximum: Annotated[str | None, typer.Option("--max", metavar="COLUMN", help="The greatest sum of COLUMN.")] = None,
-    minimum: Annotated[str | None, typer.Option("--min", metavar="COLUMN", help="The least sum of COLUMN.")] = None,
-    total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of products of COLUMN.")] = None,
-    mean: Annotated[str | None, typer.Option("--mean", metavar="COLUMN", help="The mean product of COLUMN.")] = None,
+    maximum: Annotated[_Texts, _given("--max", "COLUMN", "The greatest sum of COLUMN.")] = None,
+    minimum: Annotated[_Texts, _given("--min", "COLUMN", "The least sum of COLUMN.")] = None,
+    total: Annotated[_Texts, _given("--sum", "COLUMN", "The sum of products of COLUMN.")] = None,
+    mean: Annotated[_Texts, _given("--mean", "COLUMN", "The mean product of COLUMN.")] = None,
     argmax: Annotated[
-        str | None,
-        typer.Option("--argmax", metavar="COLUMN:OTHER", help="OTHER in the row with the greatest sum of COLUMN."),
+        str | None, typer.Option(metavar="COLUMN:OTHER", help="OTHER in the row with the greatest sum of COLUMN.")
     ] = None,
     is_count: Annotated[bool, typer.Option("--count", help="The number of joined rows.")] = False,
     product: Annotated[bool, typer.Option("--product", help="With --max: multiply COLUMN, do not add.")] = False,
-    on: Annotated[
-        str | None,
-        typer.Option("--on", metavar="NAMES", help="Columns to match, separated by commas; default: all common ones."),
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="NAME=FUNCTION(COLUMN)", help="Column such as month=month(day); repeatable."),
-    ] = None,
-    top: Annotated[int | None, typer.Option("--top", metavar="K", help="Keep the K best groups.")] = None,
+    on: Annotated[_Texts, _given("--on", "NAMES", "Columns to match, by commas; default: all common ones.")] = None,
+    key: Annotated[_Texts, _given("--key", "NAME=FUNCTION(COLUMN)", "Column such as month=month(day).")] = None,
+    top: Annotated[int | None, typer.Option(metavar="K", help="Keep the K best groups.")] = None,
     within: Annotated[
-        str, typer.Option("--within", metavar="NAMES", help="With --top: the K best of those that agree in NAMES.")
-    ] = "",
-    is_explained: Annotated[bool, typer.Option("--explain", help="Print the plan, rows and seconds.")] = False,
-    rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="COLUMN=NAME", help="New name of a column; repeatable.")
+        _Texts, _given("--within", "NAMES", "With --top: the K best of those that agree in NAMES.")
     ] = None,
+    is_explained: Annotated[bool, typer.Option("--explain", help="Print the plan, rows and seconds.")] = False,
+    rename: Annotated[_Texts, _given("--rename", "COLUMN=NAME", "New name of a column.")] = None,
     drop_nulls: Annotated[bool, typer.Option("--drop-nulls", help="Leave out rows with missing entries.")] = False,
     *,
     options: SolveOptions,
@@ -67,16 +65,18 @@ def join(
     """Aggregate the natural join of tables by groups, without computing the join.
 
     Rows match if they agree in all columns that several files have. COLUMN is taken from each file that has it, and
-    added up (--max, --min) or multiplied (--sum, --mean) over the matching rows. Several aggregates are columns such as
-    max_gain. Without OUT, the result is printed as CSV.
+    added up (--max, --min) or multiplied (--sum, --mean) over the matching rows. Several aggregates, also
+    of one kind, are columns such as max_gain. Without OUT, the result is printed as CSV.
     """
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
     from oocbe.model.settings.machine import use_gpus
 
-    given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": "count" if is_count else None}
-    asked = [(name, column) for name, column in given.items() if column is not None]
-    stored = output != "-" and Path(output).suffix.lower() not in (".parquet", ".csv")
+    given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": ["count"] if is_count else None}
+    asked = [(name, column) for name, columns in given.items() for column in columns or ()]
+    stored = output != "-" and Path(output).suffix.lower() not in (".parquet", ".csv", ".tsv")
+    if stored and Path(output).suffix.lower() in _OF_FILES:
+        raise UsageError(f"--output {output}: give .parquet, .csv or .tsv, or a folder for a stored table")
     if not (asked or argmax) or (stored and (len(asked) > 1 or mean or argmax)):
         some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
         raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN), --argmax or --count'}")
@@ -122,8 +122,8 @@ def join(
         print_written(output, result)
 
 
-def _listed(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
+def _listed(names: list[str] | None) -> list[str]:
+    return [name.strip() for name in ",".join(names or ()).split(",") if name.strip()]
 
 
 def _write(data: Any, output: str) -> None:
@@ -139,10 +139,10 @@ def _write(data: Any, output: str) -> None:
         text = BytesIO()
         csv.write_csv(data, text)
         typer.echo(text.getvalue().decode(), nl=False)
-    elif output.lower().endswith(".csv"):
+    elif output.lower().endswith((".csv", ".tsv")):
         refuse_url(output, "a CSV file")
         with published(Path(output)) as file:
-            csv.write_csv(data, file)
+            csv.write_csv(data, file, csv.WriteOptions(delimiter="\t" if output.lower().endswith("tsv") else ","))
     elif isinstance(place := place_named(output), ObjectPath):
         with closing(ScratchFolder(default_parent())) as scratch:
             parquet.write_table(data, scratch.path / "made.parquet")

@@ -22,15 +22,14 @@ SHOWN_NAMES = 5
 @command("propagate", is_partial=True)
 def propagate(
     file: ProblemFile,
-    output: Annotated[Path | None, typer.Option("--output", help="Write the remaining problem to this file.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the remaining problem to this file.")] = None,
     probe: Annotated[bool, typer.Option("--probe", help="Also try each value of each variable.")] = False,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="INTEGER", help="Maximum number of rounds.")] = 1000,
+    rounds: Annotated[int, typer.Option(metavar="INTEGER", help="Maximum number of rounds.")] = 1000,
     progress: Annotated[
-        float, typer.Option("--progress", metavar="NUMBER", help="Minimum relative improvement of a real bound.")
+        float, typer.Option(metavar="NUMBER", help="Minimum relative improvement of a real bound.")
     ] = 1e-9,
     tolerance: Annotated[
-        float | None,
-        typer.Option("--tolerance", metavar="NUMBER", help="Tolerance of linear rows, instead of outward rounding."),
+        float | None, typer.Option(metavar="NUMBER", help="Tolerance of linear rows, instead of outward rounding.")
     ] = None,
     *,
     options: SolveOptions,

@@ -53,46 +53,38 @@ def solve(
         ),
     ] = None,
     certificate: Annotated[
-        Path | None,
-        typer.Option("--certificate", help="Write a proof of the optimum, for oocbe verify and other checkers."),
+        Path | None, typer.Option(help="Write a proof of the optimum, for oocbe verify and other checkers.")
     ] = None,
     proof: Annotated[
         Path | None,
         typer.Option(
-            "--proof",
             metavar="FILE",
             help="Write a proof of the optimum, of bounds, or of a count, in the format of VeriPB, of the formula in "
             "--opb; .gz compresses.",
         ),
     ] = None,
     opb: Annotated[
-        Path | None,
-        typer.Option("--opb", metavar="FILE", help="Write the problem as a pseudo-Boolean formula, for --proof."),
+        Path | None, typer.Option(metavar="FILE", help="Write the problem as a pseudo-Boolean formula, for --proof.")
     ] = None,
     task: Annotated[
         str,
         typer.Option(
-            "--task",
             help="optimum, mpe, count, count-optimal, kbest, logz, marginals or min-marginals; tasks from count on "
-            "keep all rows.",
+            "keep all rows."
         ),
     ] = "optimum",
     k: Annotated[
-        int | None,
-        typer.Option("--k", metavar="INTEGER", help="Number of assignments of the task kbest. [default: 10]"),
+        int | None, typer.Option(metavar="INTEGER", help="Number of assignments of the task kbest. [default: 10]")
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature",
-            metavar="NUMBER",
-            help="Temperature of the tasks logz and marginals; inf: equal weights. [default: 1]",
+            metavar="NUMBER", help="Temperature of the tasks logz and marginals; inf: equal weights. [default: 1]"
         ),
     ] = None,
     hint: Annotated[
         Path | None,
         typer.Option(
-            "--hint",
             metavar="FILE",
             help="Begin with the assignment of a solution file, of some variables or all. The optimum does not depend "
             "on it.",
@@ -100,9 +92,7 @@ def solve(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report", metavar="FILE", help="Write an HTML page about the solve; needs matplotlib (the extra plot)."
-        ),
+        typer.Option(metavar="FILE", help="Write an HTML page about the solve; needs matplotlib (the extra plot)."),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -111,8 +101,7 @@ def solve(
         ),
     ] = None,
     csv: Annotated[
-        Path | None,
-        typer.Option("--csv", metavar="FILE", help="Write a table of several files, with a row for each answer."),
+        Path | None, typer.Option(metavar="FILE", help="Write a table of several files, with a row for each answer.")
     ] = None,
     *,
     options: SolveOptions,
@@ -292,9 +281,9 @@ def plan(
     options: SolveOptions,
     evidence: list[str] | None,
     format: str | None,
-    task: Annotated[str, typer.Option("--task", help="A task, as for oocbe solve.")] = "optimum",
+    task: Annotated[str, typer.Option(help="A task, as for oocbe solve.")] = "optimum",
     temperature: Annotated[
-        float, typer.Option("--temperature", metavar="NUMBER", help="Temperature of the tasks logz and marginals.")
+        float, typer.Option(metavar="NUMBER", help="Temperature of the tasks logz and marginals.")
     ] = 1.0,
 ) -> None:
     """Predict time, memory and disk of solving FILE, or of another task.

@@ -45,7 +45,7 @@ def random(
     out: OutFile,
     variables: VariablesOption = 10,
     domain: DomainOption = 10,
-    density: Annotated[float, typer.Option("--density", help="Share of all pairs that have a function.")] = 0.3,
+    density: Annotated[float, typer.Option(help="Share of all pairs that have a function.")] = 0.3,
     tightness: TightnessOption = 0.5,
     to: ToFlag = None,
     *,
@@ -96,11 +96,11 @@ def grid(
 def spot5(
     out: OutFile,
     photographs: Annotated[int, typer.Option("--photographs", "-n", min=1, help="Number of photographs.")] = 100,
-    window: Annotated[float, typer.Option("--window", help="Distance, in photographs, of possible conflicts.")] = 8.0,
-    stereo: Annotated[float, typer.Option("--stereo", help="Share of stereo photographs.")] = 0.5,
-    down_only: Annotated[float, typer.Option("--down-only", help="Share of the others for camera 2 only.")] = 0.1,
-    urgent: Annotated[float, typer.Option("--urgent", help="Share of photographs with a weight of 1,000.")] = 0.1,
-    ternary: Annotated[float, typer.Option("--ternary", help="Ternary constraints per photograph.")] = 0.3,
+    window: Annotated[float, typer.Option(help="Distance, in photographs, of possible conflicts.")] = 8.0,
+    stereo: Annotated[float, typer.Option(help="Share of stereo photographs.")] = 0.5,
+    down_only: Annotated[float, typer.Option(help="Share of the others for camera 2 only.")] = 0.1,
+    urgent: Annotated[float, typer.Option(help="Share of photographs with a weight of 1,000.")] = 0.1,
+    ternary: Annotated[float, typer.Option(help="Ternary constraints per photograph.")] = 0.3,
     to: ToFlag = None,
     *,
     options: SolveOptions,
@@ -116,19 +116,15 @@ def spot5(
 @command("synth")
 def table(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the table, which must not exist.")],
-    rows: Annotated[str, typer.Option("--rows", metavar="NUMBER", help="Rows, such as 1e9.")] = "1e6",
-    groups: Annotated[str, typer.Option("--groups", metavar="NUMBER", help="Combinations of shared values.")] = "1e4",
+    rows: Annotated[str, typer.Option(metavar="NUMBER", help="Rows, such as 1e9.")] = "1e6",
+    groups: Annotated[str, typer.Option(metavar="NUMBER", help="Combinations of shared values.")] = "1e4",
     variables: Annotated[int, typer.Option("--variables", "-n", min=3, help="Number of variables.")] = 3,
     domain: Annotated[int, typer.Option("--domain", "-d", min=2, help="Values of e, an even number.")] = 8,
-    density: Annotated[
-        float, typer.Option("--density", help="Share of the values of the own variable that occur.")
-    ] = 0.25,
-    sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
+    density: Annotated[float, typer.Option(help="Share of the values of the own variable that occur.")] = 0.25,
+    sizes: Annotated[str, typer.Option(help="Sizes of groups: uniform or zipf.")] = "uniform",
     in_order: Annotated[bool, typer.Option("--sorted", help="Rows in the order of their keys, not scattered.")] = False,
-    own: Annotated[str, typer.Option("--own", help="Name of the own variable; differs in a table to join.")] = "a",
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="Dtype of the values: int32, int64, float32 or float64.")
-    ] = "int32",
+    own: Annotated[str, typer.Option(help="Name of the own variable; differs in a table to join.")] = "a",
+    dtype: Annotated[str, typer.Option(help="Dtype of the values: int32, int64, float32 or float64.")] = "int32",
     *,
     options: SolveOptions,
 ) -> None:
@@ -184,14 +180,13 @@ FIRST_ROWS = 20_000
 
 @command("stress")
 def stress(
-    rows: Annotated[str, typer.Option("--rows", metavar="NUMBER", help="Rows of each table, such as 1e8.")] = "1e7",
-    operator: Annotated[str, typer.Option("--operator", help=f"One of {', '.join(OPERATORS)}.")] = OPERATORS[0],
+    rows: Annotated[str, typer.Option(metavar="NUMBER", help="Rows of each table, such as 1e8.")] = "1e7",
+    operator: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATORS)}.")] = OPERATORS[0],
     workdir: Annotated[
-        Path | None,
-        typer.Option("--workdir", envvar="OOCBE_WORKDIR", help="Folder of all tables; they are removed at the end."),
+        Path | None, typer.Option(envvar="OOCBE_WORKDIR", help="Folder of all tables; they are removed at the end.")
     ] = None,
     group_rows: Annotated[int, typer.Option("--group-rows", min=1, help="Mean rows of a group.")] = 32,
-    sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
+    sizes: Annotated[str, typer.Option(help="Sizes of groups: uniform or zipf.")] = "uniform",
     in_order: Annotated[bool, typer.Option("--sorted", help="Tables in the order of their keys.")] = False,
     generated: Annotated[
         bool,

@@ -28,7 +28,7 @@ MOST_WORKS = 8
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace written by --trace.")],
     png: Annotated[
-        Path | None, typer.Option("--png", help="Also draw the timeline; needs matplotlib (the extra trace).")
+        Path | None, typer.Option(help="Also draw the timeline; needs matplotlib (the extra trace).")
     ] = None,
 ) -> None:
     """Summarise a trace: how busy each lane was, the overlap of lanes, and the bottleneck."""
@@ -105,24 +105,17 @@ PIECES_A_SEGMENT = 8
 @command("simulate")
 def simulate(
     pieces: Annotated[
-        Path | None,
-        typer.Option("--pieces", metavar="TRACE", help="A trace written by --trace, whose pieces are scheduled."),
+        Path | None, typer.Option(metavar="TRACE", help="A trace written by --trace, whose pieces are scheduled.")
     ] = None,
-    times: Annotated[int, typer.Option("--times", metavar="INTEGER", help="Repetitions of each piece.")] = 1,
+    times: Annotated[int, typer.Option(metavar="INTEGER", help="Repetitions of each piece.")] = 1,
     segments: Annotated[
-        float | None,
-        typer.Option("--segments", metavar="NUMBER", help="Instead of a trace: number of segments per worker."),
+        float | None, typer.Option(metavar="NUMBER", help="Instead of a trace: number of segments per worker.")
     ] = None,
-    segment_seconds: Annotated[
-        float, typer.Option("--segment-seconds", metavar="SECONDS", help="Longest segment (median).")
-    ] = 4.0,
+    segment_seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Longest segment (median).")] = 4.0,
     straggling: Annotated[
-        float,
-        typer.Option("--straggling", metavar="NUMBER", help="95th percentile of equal segments, over their median."),
+        float, typer.Option(metavar="NUMBER", help="95th percentile of equal segments, over their median.")
     ] = 3.0,
-    lost: Annotated[
-        float, typer.Option("--lost", metavar="SHARE", help="Share of the workers that fail permanently.")
-    ] = 0.01,
+    lost: Annotated[float, typer.Option(metavar="SHARE", help="Share of the workers that fail permanently.")] = 0.01,
     *,
     options: SolveOptions,
 ) -> None:

@@ -17,7 +17,7 @@ def compile_tree(
     file: ProblemFile,
     tree: Annotated[Path, typer.Argument(metavar="TREE", help="The folder to write.")],
     temperature: Annotated[
-        float, typer.Option("--temperature", metavar="NUMBER", help="Temperature of problems whose values are added.")
+        float, typer.Option(metavar="NUMBER", help="Temperature of problems whose values are added.")
     ] = 1.0,
     *,
     options: SolveOptions,
@@ -60,14 +60,13 @@ def compile_tree(
 @command("query")
 def query(
     tree: Annotated[Path, typer.Argument(metavar="TREE", help="A tree written by oocbe compile.")],
-    cases: Annotated[Path, typer.Option("--cases", metavar="FILE", help="Cases: .csv, .json or .evid; .gz, .xz too.")],
+    cases: Annotated[Path, typer.Option(metavar="FILE", help="Cases: .csv, .json or .evid; .gz, .xz too.")],
     targets: Annotated[
-        str | None,
-        typer.Option("--targets", metavar="NAMES", help="Queried variables, separated by commas; default: all."),
+        list[str] | None, typer.Option(metavar="NAMES", help="Queried variables, by commas; repeatable; default: all.")
     ] = None,
     joint: Annotated[
         list[str] | None,
-        typer.Option("--joint", metavar="NAMES", help="Variables queried jointly, separated by commas; repeatable."),
+        typer.Option(metavar="NAMES", help="Variables queried jointly, separated by commas; repeatable."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -115,7 +114,7 @@ def query(
     if out is not None and suffix in UAI_SUFFIXES:
         write_bytes(out, uai_answer(made, known, suffix[1:]).encode())
     else:
-        wanted = None if targets is None else _names(targets)
+        wanted = None if targets is None else _names(",".join(targets))
         found = made.batch(known, wanted, [_names(group) for group in joint or []])
         if out is None and prints_json():
             answers = json_of(found)

@@ -19,7 +19,7 @@ def verify(
         Path | None, typer.Argument(help="A file of solve --solution, or the output of solve --json.")
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="A file of solve --certificate, instead of SOLUTION.")
+        Path | None, typer.Option(help="A file of solve --certificate, instead of SOLUTION.")
     ] = None,
     *,
     evidence: list[str] | None,

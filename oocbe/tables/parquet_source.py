@@ -11,7 +11,7 @@ import lzma
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import escape, glob
@@ -95,6 +95,7 @@ class Query(Columns):
 def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
+    Columns of a first line without commas are separated by its semicolons, tabs or bars.
     Empty cells are missing entries, of text, too; ``NULL``, ``NA`` and ``nan`` are so beside numbers only. The files of
     a list or a pattern (``sales-*.csv``, ``*/*.csv``, ``**/*.csv``) are one source. texts : columns of text. is_part :
     other files of the source decide about a column of nothing else.
@@ -139,9 +140,12 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     refuse_url(source, "a CSV file")
     if not Path(source).is_file():
         raise UsageError(f"{source}: there is no such file")
-    parsed = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
+    stream = lzma.open if compression == "xz" else pyarrow().input_stream
     try:
-        with lzma.open(source) if compression == "xz" else nullcontext(source) as given:
+        with stream(source) as given:
+            head = given.read(1 << 16).partition(b"\n")[0].decode(errors="replace")  # longer lines have commas
+        parsed = csv.ParseOptions(delimiter="\t" if kind == "tsv" else next((c for c in ",;\t|" if c in head), ","))
+        with stream(source) as given:
             types = csv.ConvertOptions(column_types=dict.fromkeys(texts, "string"))
             data = csv.read_csv(given, parse_options=parsed, convert_options=types)
     except (pyarrow().ArrowInvalid, OSError, lzma.LZMAError) as error:
@@ -534,7 +538,7 @@ def _stored(source: Source) -> Columns:
     except FileNotFoundError:
         raise UsageError(f"{source}: cannot be read: there is no such file or folder") from None
     except (arrow.ArrowInvalid, arrow.ArrowTypeError, OSError) as error:
-        raise _unreadable(str(source), error, "no Parquet, or damaged") from None
+        raise _unreadable(str(source), error, "no Parquet (a pattern names CSV: folder/*.csv), or damaged") from None
 
 
 def _refuse_no_files(path: Path) -> None:

@@ -312,9 +312,15 @@ def test_the_command_writes_several_aggregates(tmp_path):
     assert refused.exit_code == 2 and "for a stored table" in refused.output
     printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", "--argmax", "gain:shop"])
     assert printed.stdout == '"day","argmax_gain"\n2026-11-26,"a"\n2026-11-27,"a"\n', printed.output
-    for name in ("N.CSV", "N.PARQUET"):
+    for name in ("N.CSV", "N.PARQUET", "n.tsv"):
         done = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "-o", str(tmp_path / name)])
         assert done.exit_code == 0 and (tmp_path / name).is_file(), "a stored table, which is a folder"
+    assert oocbe.aggregate(tmp_path / "n.tsv", group_by=["day"], values="count").rows == 2
+    refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "-o", "n.xlsx"])
+    assert refused.exit_code == 2 and "give .parquet, .csv or .tsv" in refused.stderr
+    twice = ["--group-by", "day", "--group-by", "shop", "--max", "gain", "--max", "price"]
+    printed = CliRunner().invoke(app, ["join", str(one), str(other), *twice])
+    assert printed.stdout.startswith('"day","shop","max_gain","max_price"\n2026-11-26,"a",5,2\n'), printed.output
     whys = ("give COLUMN:OTHER", "give COLUMN:OTHER", "argmax: .* column 'x'")
     for given, why in zip(("gain", "gain:", "gain:x"), whys, strict=True):
         refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--argmax", given])
@@ -330,7 +336,7 @@ def test_a_failed_write_leaves_the_file_before_and_nothing_else(name, tmp_path, 
     pq.write_table(pa.table({"a": [0, 1], "gain": [1, 2]}), source)
     out.write_text("before")
 
-    def fail(data, where):
+    def fail(data, where, *options):
         where.write(b"half")
         raise OSError(28, "No space left on device")
 
@@ -502,6 +508,15 @@ def test_wrong_sources_are_refused_by_name(tmp_path):
         (tmp_path / name).write_text("shop,gain\n")
         with pytest.raises(FormatError, match=f"{name}: .+"):
             oocbe.aggregate(tmp_path / name, group_by=["shop"], values="gain")
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_the_first_line_of_a_csv_file_has_its_separators(mark, tmp_path):
+    """With semicolons, as spreadsheets write them, there was one column, called shop;gain."""
+    path = tmp_path / "sales.csv"
+    path.write_text(f'"shop"{mark}gain\n"a,b"{mark}5\n')
+    made = oocbe.aggregate(path, group_by=["shop"], aggregate={"best": ("max", "gain")})
+    assert made.to_pylist() == [{"shop": "a,b", "best": 5}]
 
 
 @pytest.mark.parametrize("module", [gzip, bz2, lzma])

@@ -103,7 +103,7 @@ def test_messages_within_an_agent_violations_numbers_and_limits_as_pydcop_prints
     text = TUTORIAL.replace("values: [R, G]", "values: [1, 2]").replace("[a1, a2, a3, a4, a5]", "[a1]")
     (tmp_path / "p.yaml").write_text(re.sub(r"\bG\b", "2", re.sub(r"\bR\b", "1", text)))
     done = run("dcop", tmp_path / "p.yaml", "-a", "dpop", "-i", "3", "-c", "cycle_change", "--period", "1")
-    assert "ignored: cycle_change, 1; DPOP has no parameters" in " ".join(done.stderr.split())
+    assert "ignored: --collect_on, --period; DPOP has no parameters" in " ".join(done.stderr.split())
     answer = json.loads(done.stdout)
     assert answer["assignment"] == dict.fromkeys(("v1", "v2", "v3", "v4"), 2)
     assert (answer["cost"], answer["violation"], answer["msg_count"]) == (0, 4, 0)

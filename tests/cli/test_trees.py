@@ -85,7 +85,8 @@ def test_a_table_of_cases(tree, tmp_path):
 def test_answers_as_arrays_and_as_parquet(tree, tmp_path):
     """The numbers of the .csv file, to the last bit."""
     (tmp_path / "cases.csv").write_text("season,rain,grass\nwinter,,wet\n,yes,dry\n,,\n")
-    arguments = ("--cases", tmp_path / "cases.csv", "--targets", "rain,grass", "--joint", "season,rain", "-o")
+    targets = ("--targets", "rain", "--targets", "grass", "--joint", "season,rain")
+    arguments = ("--cases", tmp_path / "cases.csv", *targets, "-o")
     for name in ("a.csv", "a.zarr"):
         assert run("query", tree, *arguments, tmp_path / name).exit_code == 0
     with (tmp_path / "a.csv").open() as file:
