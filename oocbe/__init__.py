@@ -141,7 +141,7 @@ _HOMES = {
     "oocbe.runtime.tracing.trace_file": "trace",
     "oocbe.formats.solutions": "Verdict",
 }
-"""Public names by the module that has them, each imported when it is first asked for."""
+"""Public names by the module that has them, each imported at its first use."""
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""

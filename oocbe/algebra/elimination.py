@@ -591,7 +591,7 @@ def split_runs(
     where all shared variables are eliminated, neither does it give more than the inner rows that its rows meet.
 
     runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
-    met_rows : gives, for each outer row, the inner rows that it meets; asked for only where it matters.
+    met_rows : gives, for each outer row, the inner rows that it meets; called only where it matters.
     """
     starts1, counts1 = kernels.download(groups.starts1), kernels.download(groups.counts1)
     starts2, counts2 = kernels.download(groups.starts2), kernels.download(groups.counts2)

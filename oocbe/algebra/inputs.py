@@ -119,7 +119,7 @@ class Execution:
         return self.output is not None
 
     def working(self) -> AbstractContextManager[None]:
-        """Within the block, operations are shared out to the workers asked for (:func:`use_cluster`, its errors)."""
+        """Within the block, operations are shared out to the requested workers (:func:`use_cluster`, its errors)."""
         if self.workers is None and self.client is None:
             return nullcontext()
         from oocbe.execution.cluster.choice import use_cluster
@@ -142,7 +142,7 @@ class PlacedTables:
 
     def is_streamed(self, piece_rows: int | None) -> bool:
         """Whether rows go through the device in pieces, if they can: many rows, that do not fit it or take longer at
-        once, or pieces are asked for."""
+        once, or pieces are requested."""
         if self.kernels.name != "cuda" or self.keeps:
             return False
         from oocbe.kernels.cuda.transfer.memory import device_room

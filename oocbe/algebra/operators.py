@@ -123,7 +123,7 @@ class PlannedStep:
 def planned(tables: Sequence[Any], gone: tuple[str, ...]) -> PlannedStep:
     """The steps of the join of one or two tables of rows with variables marginalised out.
 
-    Raises ModelError: rows of one key, of a negative value, and the greatest product is asked for.
+    Raises ModelError: rows of one key, of a negative value, and the greatest product is wanted.
     """
     if len(tables) == 1:
         return PlannedStep((0,), gone)
@@ -298,7 +298,7 @@ def join_sum(table1: AnyTable, table2: AnyTable, **settings: Unpack[ExecutionSet
     table1, table2 : tables in memory or stored, incomplete or complete, of one semiring; scopes may be disjoint, equal
         or empty.
     settings : ``piece_rows`` and ``backend`` of the kernels. With ``output``, tables of any size are joined piece by
-        piece, by ``workers`` or those of a ``client`` where these are asked for, and the same rows are written to a
+        piece, by ``workers`` or those of a ``client`` where these are given, and the same rows are written to a
         table on disk; ``memory``, ``scratch``, ``streams`` and ``overwrite`` are for that. See
         :class:`oocbe.algebra.inputs.Execution`.
 

@@ -181,7 +181,7 @@ def aggregate(
 
 
 class _Part(NamedTuple):
-    """An aggregate of a column, and for argmax the other column whose entry is asked for."""
+    """An aggregate of a column, and for argmax the other column whose entry is the result."""
 
     how: str
     column: str | None = None

@@ -98,8 +98,8 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                         interruption.is_answered = True  # one line per file, and none had begun
                     if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                         with suppress(OSError):  # standard output may be what failed
-                            told = failure("interrupted") if is_interruption else failure("error", _error_json(error))
-                            print_json(told)
+                            answer = failure("interrupted") if is_interruption else failure("error", _error_json(error))
+                            print_json(answer)
                     report(error, debug=bool(kwargs.get("debug")))
                     # A Ctrl-C inside code from text (such as Numba's) sets a flag by which Python, run with -m, kills
                     # itself with SIGINT at its end, whatever the exit code. Evaluating text clears the flag.

@@ -82,7 +82,7 @@ class LogObserver(SilentObserver):
     """Prints the latest bucket, bounds and incumbent after each interval, also during a long bucket."""
 
     def __init__(self) -> None:
-        self._begin = self._told = time.monotonic()
+        self._begin = self._printed = time.monotonic()
         self._known = ""
         self._latest = "bounds"
         self._ended = threading.Event()
@@ -97,8 +97,8 @@ class LogObserver(SilentObserver):
         """Store bounds and incumbent for the next line, or print them if the last line is old."""
         self._known = _bounds_line(lower, value)
         now = time.monotonic()
-        if now - self._told >= SETTLING_SECONDS:
-            self._told = now
+        if now - self._printed >= SETTLING_SECONDS:
+            self._printed = now
             note(f"{seconds(now - self._begin)}: {self._known} ({why})")
         self._begin_to_log()
 

@@ -89,7 +89,7 @@ def probe_bounds(
     backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for the value of ``OOCBE_BACKEND``. A
         device propagates rows in another order, which changes bounds of reals only, by less than counts as progress.
 
-    Raises UsageError: there is no CUDA device where one is asked for; ResourceError: its memory ran out.
+    Raises UsageError: there is no CUDA device where one is required; ResourceError: its memory ran out.
     """
     rows, rounding = linear_rows_of(system), Rounding(True, 0.0, progress)
     device = _device_for(rows, len(two_valued(bounds, system.integral)), backend)

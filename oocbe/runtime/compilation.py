@@ -21,7 +21,7 @@ class Compilation:
         self._begin = 0.0
         self._mapped = 0
         self._seconds = 0.0
-        self._is_said = False
+        self._is_reported = False
         self.loops = 0
 
     def begin(self, loops: int = 1) -> None:
@@ -33,8 +33,8 @@ class Compilation:
                 self._mapped = mapped_data() if data_limit.is_set else 0
             self._depth += 1
             self.loops += loops
-            is_said, self._is_said = self._is_said, True
-        if not is_said and hasattr(sys, "ps1"):  # a notebook, or another prompt; commands have their own progress
+            is_reported, self._is_reported = self._is_reported, True
+        if not is_reported and hasattr(sys, "ps1"):  # a notebook, or another prompt; commands have their own progress
             print(f"oocbe: {SENTENCE}; `oocbe warm-up` does so in advance", file=sys.stderr)
 
     def end(self) -> None:

@@ -267,18 +267,18 @@ class ReadAhead:
     def __init__(self, chunks: int, chunk_bytes: int) -> None:
         self._chunks = chunks
         self._ahead = max(1, tuning().transfer_bytes // max(1, chunk_bytes))
-        self._reached = self._asked = 0
+        self._reached = self._announced = 0
         self._lock = Lock()
 
     def after(self, first: int, last: int) -> range:
         """Chunks to announce before chunks ``first`` to ``last`` (excluded) are read."""
         with self._lock:
             if first == 0:
-                self._reached = self._asked = 0
+                self._reached = self._announced = 0
             elif abs(first - self._reached) > tuning().in_flight * (last - first):
-                self._reached = self._asked = last
+                self._reached = self._announced = last
                 return range(0)
             self._reached = max(self._reached, last)
-            begin = max(self._asked, first)
-            self._asked = max(self._asked, min(self._chunks, last + self._ahead))
-            return range(begin, self._asked)
+            begin = max(self._announced, first)
+            self._announced = max(self._announced, min(self._chunks, last + self._ahead))
+            return range(begin, self._announced)

@@ -153,7 +153,7 @@ def course(
     drawn = ((1, "bound", BLUE), (2, "value", ORANGE))
     end = max((seconds for seconds, _, _ in curve), default=0.0)
     last = [f"{name} {number:,}" for place, name, _ in drawn if curve and (number := curve[-1][place]) is not None]
-    has_curve, said = bool(last) and curve[0][0] < (1 - MARGIN) * end, [_plain(title)]
+    has_curve, titles = bool(last) and curve[0][0] < (1 - MARGIN) * end, [_plain(title)]
     figure = _figure(9, 3.8)
     panes = figure.subplots(1, max(1, has_curve + bool(buckets)), squeeze=False)[0]
     if has_curve:
@@ -167,7 +167,7 @@ def course(
         known.legend()
         known.set_xlim(-MARGIN * end, (1 + MARGIN) * end)  # the first and the last mark are seen whole
     else:
-        said.append(f"after {end:.2g} s, all at once: {', '.join(last)}" if last else "no bound and no assignment")
+        titles.append(f"after {end:.2g} s, all at once: {', '.join(last)}" if last else "no bound and no assignment")
     if buckets:
         rows = panes[-1]
         _bars(rows, range(1, 1 + len(buckets)), [done[1] for done in buckets], width=1.0)
@@ -175,10 +175,10 @@ def course(
         rows.xaxis.set_major_locator(MaxNLocator(integer=True))
         rows.set_title("messages of the last elimination")
     else:
-        said.append("no elimination took place")
+        titles.append("no elimination took place")
     if not has_curve and not buckets:
         panes[0].set_axis_off()
-    figure.suptitle("; ".join(said), fontsize=11)
+    figure.suptitle("; ".join(titles), fontsize=11)
     return figure
 
 

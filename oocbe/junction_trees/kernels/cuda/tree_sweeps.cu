@@ -240,7 +240,7 @@ believe(const __grid_constant__ Tree tree, const __grid_constant__ Steps steps, 
     }
 }
 
-// A sum over rows of a clique is the share of a message's row; to a child goes what it is more than the child said.
+// A sum over rows of a clique is the share of a message's row; a child gets the ratio of the share to the child's message.
 __device__ __forceinline__ void write_share(const Tree &tree, const Steps &steps, const Block &block, i64 write, i64 row,
                                             i64 place, const double sum[CASES]) {
     i64 scaled = steps.write_scale[write], kind = steps.write_kind[write];
@@ -251,8 +251,8 @@ __device__ __forceinline__ void write_share(const Tree &tree, const Steps &steps
         if (kind == VARIABLE) {
             block.down[at] = share;
         } else {
-            double said = kind == CHILD ? block.up[at] : tree.prior[row];
-            block.down[at] = share > 0.0 ? share / said : 0.0;
+            double upward = kind == CHILD ? block.up[at] : tree.prior[row];
+            block.down[at] = share > 0.0 ? share / upward : 0.0;
         }
     }
 }

@@ -147,7 +147,7 @@ def _as_lower(bound: Any, error: Any, is_integral: Any, tolerance: Any) -> Any:
 
 @helper
 def _is_better(new: Any, old: Any, is_integral: Any, progress: Any) -> Any:
-    """Whether a lower bound is worth keeping; upper ones are asked with both signs turned."""
+    """Whether a lower bound is worth keeping; for upper bounds, both have their signs turned."""
     if not -INFINITE < new < INFINITE:  # NaN as well
         return False
     if is_integral:

@@ -165,7 +165,7 @@ class BitTable(NamedTuple):
     where its values begin here. supports : uint64 (values, words), rows that fit each value. owned : the same without
     rows that fit every value; ``supports`` itself where there are none. current : uint64 (words,), rows left.
     words : int32 (words,), numbers of words, those that are not zero first; limit : int64 (1,), how many these are.
-    residues : int32 (values,). seen : uint8 (values,), values that were left when the table was asked last.
+    residues : int32 (values,). seen : uint8 (values,), values that were left at the last filtering of the table.
     stamps : int64 (words,), level at which each word was put on the trail last, or -1.
     """
 
@@ -214,7 +214,7 @@ def update_rows(table: Any, alive: Any, level: Any, trail: Any, gone: Any, left:
     alive : uint8, flags of all domains. level : another number after each step of a search down or back.
     trail : with room for all words once more.
     gone, left : int32, scratch for as many values as the largest domain has.
-    stop : the flag that ends it early; asked again, it goes on.
+    stop : the flag that ends it early; a further call continues.
     """
     for c in range(len(table.offsets)):
         start, size = table.starts[c], table.starts[c + 1] - table.starts[c]

@@ -50,8 +50,8 @@ struct State {
     u32 *alive; // (slots, alive_stride): a bit a value, whole chunks of 16
     u32 *current; // (slots, current_stride): a bit a row
     u64 *changed; // (variables): round for which a variable has lost values
-    u64 *waiting; // (2, tables): round in which a table is to be asked, even and odd rounds apart
-    u64 *inhabited; // (tables): last round in which a table was asked and had a row left
+    u64 *waiting; // (2, tables): round in which a table is to be filtered, even and odd rounds apart
+    u64 *inhabited; // (tables): last round in which a table was filtered and had a row left
     u64 *reported; // (variables): number of the last call that reported lost values of the variable
     i64 *supported; // (columns): values that have a row, of a column that was looked at in this round
     u64 *report; // see below
@@ -67,7 +67,7 @@ struct Call {
     u64 *answer; // (6): see below, and last the number of the call
     i64 source, target; // slots: of what was left when the call before was over, and what is left behind this one
     u64 first_round, number;
-    i64 most, all; // rounds at most; whether all tables are asked, or those of which a variable has lost values
+    i64 most, all; // rounds at most; whether all tables are filtered, or those of which a variable has lost values
 };
 
 // The report, on the device, and the first five of the answer.
@@ -103,7 +103,7 @@ __device__ __forceinline__ u32 sum_of_block(u32 mine, u32 *total) {
     return *total;
 }
 
-// Have a variable's tables asked in a round: those of the columns that `waits` says.
+// Mark a variable's tables for filtering in a round: those of the columns that `waits` selects.
 template <typename Waits>
 __device__ __forceinline__ void wake(const Tables &tables, const State &state, i64 v, u64 round, Waits waits) {
     for (i64 use = tables.uses[v]; use < tables.uses[v + 1]; use++) {
@@ -137,7 +137,7 @@ __device__ __forceinline__ void take_flags(const Tables &tables, const State &st
     }
 }
 
-// Whether a table is to be asked in a round; all threads of the block come here. In a call's first round these are those with
+// Whether a table is to be filtered in a round; all threads of the block come here. In a call's first round these are those with
 // a variable that was marked, too.
 __device__ __forceinline__ bool is_waiting(const Tables &tables, const State &state, const Call &call, i64 table, u64 round) {
     u64 *place = state.waiting + (round & 1) * tables.tables + table;

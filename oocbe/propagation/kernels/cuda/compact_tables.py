@@ -61,7 +61,7 @@ class ScanAnswer(NamedTuple):
 
     lost : variables that lost values, in any order. failed_table : the first table without a row left, or None.
     failed_variable : the first variable without a value left where all tables have rows, or None. is_over : whether no
-    table has to be asked again; where one has, the rounds that were allowed are over.
+    table has to be filtered again; where one has, the rounds that were allowed are over.
     """
 
     lost: list[int]
@@ -186,13 +186,13 @@ class CompactTables:
         self._number, self._round, self._is_over = 0, 1, True
 
     def filter(self, source: int, target: int, most: int, asks_all: bool) -> ScanAnswer:
-        """Ask tables, for so many rounds at most; waits for the answer.
+        """Filter tables, for so many rounds at most; waits for the result.
 
         The host's flags and counts are changed with what goes.
 
-        source : slot of what was left when the domains were last asked about; target : where to keep what is left now.
-        asks_all : whether all tables are asked; else those with a variable that lost values since, and, where the call
-            before was not over, those that it would have gone on with.
+        source : slot of what was left at the last filtering of the domains; target : where to keep what is left now.
+        asks_all : whether all tables are filtered; else those with a variable that lost values since, and, after an
+            unfinished call, its remaining ones.
         """
         if target >= len(self._alive):
             self._more_slots(target + 1)

@@ -96,7 +96,7 @@ struct Activity {
     }
 };
 
-// What is said of a row besides its terms.
+// Sides and kind of a row: all but its terms.
 struct Sides {
     double low, high;
     int kind;
