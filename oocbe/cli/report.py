@@ -99,7 +99,7 @@ def write_report(
         parts += ["<h2>Solvers</h2>", grid(heads, shares)]
     labels = result.labels
     if labels is not None:
-        parts += ["<h2>Answer</h2>", _answer(problem, result, labels)]
+        parts += ["<h2>Answer</h2>", _answer(result, labels)]
     names = [result.variables[v].name for v in result.order]
     if names:
         parts += ["<h2>Order of elimination</h2>", paragraph(" ".join(names[:MOST_LABELS]))]
@@ -153,7 +153,7 @@ def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:
         yield picture
 
 
-def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str]) -> str:
+def _answer(result: Result | TaskResult, labels: dict[str, str]) -> str:
     from oocbe.runtime.pictures.html import grid, paragraph
 
     schedule = getattr(result, "schedule", None)
