@@ -386,24 +386,28 @@ class ColumnSource:
         """Columns of the table from which some columns are made."""
         return list(dict.fromkeys(self.keys[name][0] if name in self.keys else name for name in names))
 
-    def once(self, names: Sequence[str], most: int) -> ColumnSource:
+    def once(self, names: Sequence[str], most: int, *, of_files: bool = False) -> ColumnSource:
         """A query's result for some columns; the query itself, which is run again for each pass, beyond ``most`` bytes.
-        Other sources stay."""
-        if not isinstance(self.data, Query):
-            return self
+        Other sources stay. of_files : columns of Parquet without text instead, as they are read for several passes."""
         arrow, own, nbytes = pyarrow(), [self.columns[name] for name in self._read_for(names)], 0
-        parts = []
+        if not isinstance(self.data, _File | _Files if of_files else Query):
+            return self
+        types, parts = [self.data.schema.field(name).type for name in own], []
+        if of_files and not all(map(arrow.types.is_primitive, types)):
+            return self
+        if of_files and (self.rows or 0) * sum(kind.bit_width for kind in types) > 8 * most:
+            return self
         for batch in self.data.batches(own, BATCH_ROWS):
             check_deadline()
             parts.append(batch)
             nbytes += batch.nbytes
             if nbytes > most:
                 return self
-        none = arrow.schema([self.data.schema.field(name) for name in own]).empty_table()
+        schema = arrow.schema([self.data.schema.field(name) for name in own])
         columns = {name: column for name, column in self.columns.items() if column in own}
         keys = {name: key for name, key in self.keys.items() if key[0] in columns}
-        data = ArrowColumns(arrow.Table.from_batches(parts) if parts else none, self.what)
-        return replace(self, data=data, columns=columns, keys=keys)
+        data = arrow.Table.from_batches(parts) if parts else schema.empty_table()  # which loads pandas
+        return replace(self, data=ArrowColumns(data, self.what), columns=columns, keys=keys)
 
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS, beside: Sequence[str] = ()) -> Iterator[Any]:
         """Record batches of some columns, at most ``rows`` rows each where they are stored, in order; of any column for

@@ -22,6 +22,7 @@ from oocbe.api.contraction import EinsumExpression, path_of
 from oocbe.api.source_messages import CELL_BYTES
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
+from oocbe.tables import parquet_source
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -424,6 +425,27 @@ def test_lazy_frames_and_relations_are_run_for_the_columns_needed_once_if_these_
     best = frame.groupby("b b")["gain"].max()
     wanted = (frame["gain"] + frame["b b"].map(best)).groupby(frame["a"]).agg(["max", "size"])
     np.testing.assert_allclose(found.to_pandas().set_index("a").to_numpy(), wanted.to_numpy())
+
+
+@pytest.mark.parametrize(("memory", "note", "reads"), [(None, 1, 1), (None, "x", 2), ("1MiB", 1, 2)])
+def test_parquet_without_text_is_read_once_for_several_aggregates_if_it_fits(
+    memory, note, reads, tmp_path, monkeypatch
+):
+    random, size = np.random.default_rng(5), 20_000
+    frame = pd.DataFrame({name: random.integers(0, 90, size) for name in ("a", "b", "gain")} | {"note": note})
+    frame.to_parquet(tmp_path / "sales.parquet")
+    count, own = [], parquet_source._File.batches
+
+    def counted(self, columns, rows):
+        count.append(columns)
+        return own(self, columns, rows)
+
+    monkeypatch.setattr(parquet_source._File, "batches", counted)
+    named, groups = {"best": ("max", "gain"), "rows": "count", "all": ("sum", "gain")}, ["note", "a"]
+    found = oocbe.aggregate(tmp_path / "sales.parquet", group_by=groups, aggregate=named, memory=memory)
+    wanted = frame.groupby(groups)["gain"].agg(["max", "size", "sum"])
+    assert found.to_pandas().set_index(groups).to_numpy().tolist() == wanted.to_numpy().tolist()
+    assert sum("gain" in columns for columns in count) == reads
 
 
 def test_explain_has_the_sources_the_plan_and_the_rows_of_each_step():
