@@ -412,15 +412,24 @@ def _candidates(
     """Endless orders: one of each heuristic, then those of the methods that gained most; None: no improvement.
 
     Methods are restarts of heuristics, dissections if any heuristic is permitted, and windows of orders found before.
+    On large graphs a dissection follows min-degree; greedy orders are left out where that one is far better.
     Once buckets exceed ``most_cells`` assignments, the rest of an order is arbitrary.
     """
     random = np.random.default_rng([seed & 0x7FFFFFFF, 0])
+    is_any = len(names) == len(HEURISTICS)
+    dissects_early = is_any and graph.is_large and seconds > tuning().first_order_seconds
+
+    def is_hopeless(name: str) -> bool:
+        return dissects_early and _least(finalists[name]) > tuning().hopeless_heuristic * _least(finalists[DISSECTION])
+
     for restart, name in enumerate(names):
-        if flags.first.hurry[0] != 0 and any(finalists.values()):
+        if any(finalists.values()) and (flags.first.hurry[0] != 0 or is_hopeless(names[0])):
             yield name, None
         else:
             yield name, heuristic(name, seconds)(graph, (seed + restart) & 0x7FFFFFFF, most_cells, flags.first)
-    methods = [*names, BEST, ANY, *[DISSECTION] * (len(names) == len(HEURISTICS))]
+        if restart == 0 and dissects_early:
+            yield DISSECTION, graph.dissected_order(seed, most_cells, flags.first)
+    methods = [*(() if is_hopeless(names[0]) else names), BEST, ANY, *[DISSECTION] * is_any]
     gains = np.array([1.0 if method == DISSECTION else tuning().first_gain for method in methods])
     costs = np.array([DISSECTION_COST if method == DISSECTION else 1.0 for method in methods])
     for restart in count(len(names)):

@@ -124,6 +124,11 @@ class ScopeGraph:
         edges[np.repeat(np.arange(count), np.diff(self.starts)), self.neighbours] = True
         return np.packbits(edges, axis=1, bitorder="little").view(np.uint64)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether lists of neighbours are faster than bit sets."""
+        return len(self.sizes) > tuning().bitset_variables
+
     def greedy_order(
         self,
         criterion: int,
@@ -140,7 +145,7 @@ class ScopeGraph:
         """
         factors = np.ones(len(self.sizes)) if factors is None else factors
         order: NDArray[np.int64]
-        if len(self.sizes) <= tuning().bitset_variables and floor == 0:
+        if not self.is_large and floor == 0:
             limits = (most, flags.hurry, current_flag())
             order, cells = greedy.greedy_order(self.adjacency.copy(), self.weights, criterion, seed, factors, *limits)
         else:
@@ -163,11 +168,13 @@ class ScopeGraph:
         return np.asarray(best)
 
     def dissected_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
-        """A nested dissection (:mod:`oocbe.kernels.cpu.orders.dissection`) with parts and separators by min-fill."""
+        """A nested dissection (:mod:`oocbe.kernels.cpu.orders.dissection`) with parts and separators by min-fill; by
+        min-degree on large graphs, where it is as narrow, and min-fill takes twice as long as the dissection."""
         leaf, pairs = np.exp2(np.random.default_rng(seed).uniform((2, 2), (7, 5))).astype(np.int64).tolist()
         ranks = dissect(self.starts, self.neighbours, leaf, pairs, seed, flags.hurry, current_flag())
         check_deadline()
-        return self.greedy_order(greedy.MIN_FILL, seed, most, np.exp(RANK_LOGARITHM * ranks), flags)[0]
+        criterion = greedy.MIN_DEGREE if self.is_large else greedy.MIN_FILL
+        return self.greedy_order(criterion, seed, most, np.exp(RANK_LOGARITHM * ranks), flags)[0]
 
     def improved_order(
         self, order: NDArray[np.int64], heat: NDArray[np.float64], seed: int, flags: Hurry = UNHURRIED
