@@ -25,17 +25,16 @@ from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.facade import load_problem, settings_from
 from oocbe.api.solving.solve import solve
-from oocbe.api.tasks.count import count_clauses, formulas_of
+from oocbe.api.tasks.count import clauses_left, count_clauses
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
-from oocbe.counting.presolve import problem_of
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import order_cell_work, search_orders, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -49,6 +48,8 @@ from oocbe.junction_trees.query_elimination.answer import QueryAnswer, eliminati
 from oocbe.junction_trees.query_elimination.complete_tree import TablePlace, sent_cells, table_bytes
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, written_out
 from oocbe.kernels.choice import backend_named, cuda_works
+from oocbe.kernels.cuda.gpus import by_gpus, gpus, on_gpus
+from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.model.model_checks import as_tuple
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
@@ -288,13 +289,14 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             return
         left = _presolved(left, *literals) if has_device else left
     factors, targets = written_out(left.problem), range(len(left.variables)) if wants_marginals else range(0)
-    place, memory = _Place("cpu", message_memory(options)), message_memory(options)
+    memory = message_memory(options)
+    place = TablePlace("cpu", memory)
     answers = [] if factors is None else [QueryAnswer(factors, {})]
     if options.backend != "cuda" and _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
         return
     if factors is not None and _takes_device(options):
-        place = _Place.on_device()
-        answers = [QueryAnswer(factors, {}, place.backend)]
+        place = _device()
+        answers = [QueryAnswer(factors, {}, place)]
         if _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
             return
     most, work = PLAN_SHARE * _remaining(), order_cell_work(speed_of(place.backend), options.tables)
@@ -302,7 +304,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     choice = search_orders(left.problem, options.order, seconds, options.seed, cell_work=work, longest=most)[0]
     if factors is not None:
         factors = replace(factors, order=choice.order)
-        answers.append(QueryAnswer(factors, {}, place.backend))
+        answers.append(QueryAnswer(factors, {}, place))
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=4 if wants_marginals else 1)
     first: LogJoinGraph | None = None
 
@@ -355,18 +357,10 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         refine(graph)
 
 
-class _Place(NamedTuple):
-    """Where dense tables are computed, ``cpu`` or ``cuda``, and the bytes that they may take there."""
-
-    backend: str
-    memory: int
-
-    @classmethod
-    def on_device(cls) -> _Place:
-        backend_named("cuda")  # sets the limit of device memory
-        from oocbe.kernels.cuda.transfer.memory import device_room
-
-        return cls("cuda", int(DEVICE_SHARE * device_room()))
+def _device() -> TablePlace:
+    """The current device, with a share of its free memory."""
+    backend_named("cuda")  # sets the limit of device memory
+    return TablePlace("cuda", DEVICE_SHARE * device_room())
 
 
 def _takes_device(options: SolveOptions) -> bool:
@@ -377,14 +371,13 @@ def _takes_device(options: SolveOptions) -> bool:
 
 
 def _by_conditioning(
-    factors: WrittenFactors, separators: Sequence[Sequence[int]], targets: Collection[int], place: _Place, best: _Best
+    factors: WrittenFactors, separators: Sequence[Sequence[int]], targets: Sequence[int], place: TablePlace, best: _Best
 ) -> None:
     """The sum over all values of a cut-set, the others eliminated in tables that fit the memory, if that is predicted
     to end in time. Until then, the sum so far is a lower bound. GPUs share the values; the order of their sums varies.
     """
-    own = TablePlace(place.backend, goes_down=len(targets) > 0)
-    most = EXACT_SHARE * _remaining()
-    cut, cells = _cut_set(factors.sizes, factors.order, separators, place.memory, most / tuning().cell_seconds, own)
+    place, most = place._replace(goes_down=len(targets) > 0, has_order=True), EXACT_SHARE * _remaining()
+    cut, cells = _cut_set(factors, separators, place, most / tuning().cell_seconds)
     count = math.prod(factors.sizes[v] for v in cut)
     seconds = count * elimination_seconds(len(factors.factors) + len(factors.order), cells)
     if not cut or seconds > most:
@@ -403,7 +396,7 @@ def _by_conditioning(
                 if values is None or stopped.is_set():
                     return
                 known = {v: np.eye(factors.sizes[v])[value] for v, value in zip(cut, values, strict=True)}
-                answer = QueryAnswer(factors, known, place.backend, has_order=True)
+                answer = QueryAnswer(factors, known, place)
                 found, logarithm = answer.posteriors(targets, place.backend), answer.log_evidence(place.backend)
                 if logarithm == -math.inf:
                     continue
@@ -413,35 +406,26 @@ def _by_conditioning(
                     sums = [math.exp(before - total) * x + y for x, y in zip(sums, shares, strict=True)]
                     best.bound(lower=total)
 
-        if place.backend == "cpu":
-            work(0)
-        else:
+        if numbers:
             on_gpus(numbers, work, stopped.set)
+        else:
+            work(0)
         return total, sums
 
     with _attempt(best):
-        if place.backend == "cpu":
-            total, sums = attempt([])
-        else:
-            from oocbe.kernels.cuda.gpus import by_gpus, gpus, on_gpus
-
-            total, sums = by_gpus(gpus(seconds), attempt)
+        total, sums = attempt([]) if place.backend == "cpu" else by_gpus(gpus(seconds), attempt)
         if total > -math.inf:
             best.take(sums)
         best.exact(total, f"conditioning on {len(cut)} variables")
 
 
 def _cut_set(
-    sizes: Sequence[int],
-    order: Sequence[int],
-    separators: Sequence[Sequence[int]],
-    memory: int,
-    most_cases: float,
-    place: TablePlace,
+    factors: WrittenFactors, separators: Sequence[Sequence[int]], place: TablePlace, most_cases: float
 ) -> tuple[list[int], float]:
     """Variables without which the tables of an order fit the memory, chosen greedily by the cells of the clusters that
     contain them, and the weighed cells of all clusters that are left; fewer variables if they have too many values."""
     cut: list[int] = []
+    sizes, order = factors.sizes, factors.order
     left, number = np.array(sizes, dtype=np.float64), {v: i for i, v in enumerate(order)}
     members = np.concatenate([(v, *s) for v, s in zip(order, separators, strict=True)])
     clusters = np.repeat(np.arange(len(order)), [1 + len(s) for s in separators])
@@ -450,20 +434,20 @@ def _cut_set(
         cells = np.exp2(np.bincount(clusters, np.log2(left[members])))
         check_deadline()
         is_over = math.prod(sizes[v] for v in cut) > most_cases or (left == 1).all()
-        if is_over or table_bytes(cells, sent_cells(cells, left[list(order)], parents), parents, place) <= memory:
+        if is_over or table_bytes(cells, sent_cells(cells, left[list(order)], parents), parents, place) <= place.memory:
             return cut, float(place.weighed(cells).sum())
         cut.append(int(np.bincount(members, cells[clusters] * (1 - 1 / left[members])).argmax()))
         left[cut[-1]] = 1
 
 
 def _by_relevant_factors(
-    answers: Sequence[QueryAnswer], targets: Collection[int], place: _Place, best: _Best, share: float
+    answers: Sequence[QueryAnswer], targets: Collection[int], place: TablePlace, best: _Best, share: float
 ) -> bool:
     """Whether the fastest elimination ended in its share of the time."""
     expected = [math.inf] * len(answers)
     for number, answer in enumerate(answers):
         with _limited(PLAN_SHARE * _remaining()):
-            expected[number] = answer.seconds(targets, place.memory)
+            expected[number] = answer.seconds(targets, int(place.memory))
     seconds = min(expected, default=math.inf)
     if seconds > share * _remaining() or seconds == math.inf:
         return False
@@ -512,19 +496,15 @@ def _by_counting(
 
 def _presolved(left: ReducedProblem, numbers: dict[int, list[int]], offset: float) -> ReducedProblem:
     """The problem after the preprocessing of its clauses, with the same partition function; arguments as above."""
-    formulas = formulas_of(left.problem, SolveOptions(), PLAN_SHARE * _remaining(), numbers)
-    if formulas is None or not formulas[1].multiplier:
+    found = clauses_left(left.problem, SolveOptions(), PLAN_SHARE * _remaining(), numbers)
+    if found is None or not found[2].multiplier:
         return left
-    formula = formulas[1]
-    functions = []
+    (reduced, _, formula), functions = found, []
     for v, pair in enumerate(formula.weights or ()):
         rows = [(value, logarithm_of(weight)) for value, weight in enumerate(pair[::-1]) if weight]
         functions.append(Function((v,), np.array([[x] for x, _ in rows]), np.array([y for _, y in rows])))
     constant = offset + logarithm_of(formula.multiplier)
-    reduced = replace(
-        problem_of(formula, left.problem.name), functions=tuple(functions), constant=constant, semiring=LOG_SUM_EXP
-    )
-    return remove_values(reduced, ())
+    return remove_values(replace(reduced, functions=tuple(functions), constant=constant, semiring=LOG_SUM_EXP), ())
 
 
 def _fraction(weight: float) -> Fraction:

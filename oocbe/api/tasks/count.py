@@ -139,31 +139,19 @@ def count_clauses(
     )
 
 
-def formulas_of(
-    problem: Problem,
-    options: SolveOptions,
-    seconds: float,
-    weights: Mapping[int, Sequence[int]] = MappingProxyType({}),
-    hidden: Collection[int] = (),
-) -> tuple[Formula, Formula] | None:
-    """The clauses before and after preprocessing; None where :func:`count_clauses` does not count."""
-    if _is_excluded(options) or (formula := formula_of(what_forbids(problem))) is None:
-        return None
-    formula = _weighted(formula, weights, hidden)
-    with Deadline(None):  # loops are compiled beyond the seconds
-        return formula, presolve(formula, seconds).formula
-
-
 def clauses_left(
     problem: Problem,
     options: SolveOptions,
     seconds: float,
     weights: Mapping[int, Sequence[int]] = MappingProxyType({}),
     hidden: Collection[int] = (),
-) -> tuple[Problem, PresolveStep] | None:
-    """The problem after preprocessing, and the step of it; None where :func:`count_clauses` does not count."""
-    formulas = formulas_of(problem, options, seconds, weights, hidden)
-    return None if formulas is None else (problem_of(formulas[1], problem.name), _step(*formulas))
+) -> tuple[Problem, PresolveStep, Formula] | None:
+    """The problem after preprocessing, the step, and the formula; None where :func:`count_clauses` does not count."""
+    if _is_excluded(options) or (formula := formula_of(what_forbids(problem))) is None:
+        return None
+    with Deadline(None):  # loops are compiled beyond the seconds
+        left = presolve(_weighted(formula, weights, hidden), seconds).formula
+    return problem_of(left, problem.name), _step(formula, left), left
 
 
 def _is_excluded(options: SolveOptions) -> bool:

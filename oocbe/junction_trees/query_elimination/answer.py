@@ -24,6 +24,7 @@ from oocbe.elimination.orders.separators import ScopeGraph, Separators
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.query_elimination.complete_tree import (
+    CPU,
     CompleteTree,
     TablePlace,
     UnderflowError,
@@ -77,23 +78,15 @@ class CasePlan:
 
     case : the factors. asked : target variables, each with two or more remaining values.
     is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
-    memory : limit in bytes; if no order within it is found at once, the search takes longer.
-    backend : of the computations. has_order : whether the order of the case is taken without a search.
+    place : of the computations; if no order within its memory is found at once, the search takes longer.
     groups : factors that are joined together.
     free : variables in no factor, whose values have equal weights.
     """
 
     def __init__(
-        self,
-        case: CaseFactors,
-        asked: Collection[int],
-        is_whole: bool = False,
-        memory: float = 1e99,
-        backend: str = "cpu",
-        has_order: bool = False,
+        self, case: CaseFactors, asked: Collection[int], is_whole: bool = False, place: TablePlace = CPU
     ) -> None:
-        self._case, self._memory, self._has_order = case, memory, has_order
-        self._place = TablePlace(backend, goes_down=is_whole or bool(asked))
+        self._case, self._place = case, place._replace(goes_down=is_whole or bool(asked))
         self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
         self._scopes = [factor.scope for factor in case.factors]
         base, went = (set(range(len(self._scopes))), []) if is_whole else self._relevant(())
@@ -191,14 +184,14 @@ class CasePlan:
 
     def _improved(self, group: Group) -> Group:
         """The group with the best order of a search, limited to a share of its tree's time and of the time left."""
-        if self._has_order:
+        if self._place.has_order:
             return replace(group, order=self._orders(group.factors).along(self._case.order))
         is_cheap = tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds
-        if is_cheap and group.order.nbytes <= self._memory:
+        if is_cheap and group.order.nbytes <= self._place.memory:
             return group
 
         def rank(order: Order) -> tuple[bool, float]:
-            return order.nbytes > self._memory, order.cost
+            return order.nbytes > self._place.memory, order.cost
 
         orders, best = self._orders(group.factors), group.order
         if self._case.order:
@@ -207,7 +200,7 @@ class CasePlan:
         left = math.inf if deadline is None else 0.75 * deadline.remaining
         for seed in range(1, tuning().group_orders):
             enough = tuning().search_share * tuning().cell_seconds * best.cost
-            enough = enough if best.nbytes <= self._memory else 4 * tuning().first_order_seconds
+            enough = enough if best.nbytes <= self._place.memory else 4 * tuning().first_order_seconds
             if time.perf_counter() - begin > min(left, enough):
                 break
             best = min(best, orders.order(seed, best), key=rank)
@@ -241,7 +234,7 @@ def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float
     having = [scope for scope in scopes if scope]
     if not having:
         return 0.0
-    order = _Orders(having, np.array(sizes, dtype=np.int64), TablePlace()).order(0)
+    order = _Orders(having, np.array(sizes, dtype=np.int64), CPU).order(0)
     return order.cost - tuning().clique_cells * len(order.order)
 
 
@@ -337,19 +330,12 @@ def _group_seconds(tree: CompiledTree | StoredTree) -> float:
 
 
 class QueryAnswer:
-    """One case of a problem of weights: its factors, and known likelihoods by variable.
-
-    backend : for estimates and orders, where it will be answered. has_order : as for :class:`CasePlan`.
-    """
+    """One case of a problem of weights: its factors, known likelihoods by variable, and where it will be answered."""
 
     def __init__(
-        self,
-        factors: WrittenFactors,
-        known: Mapping[int, NDArray[np.float64]],
-        backend: str = "cpu",
-        has_order: bool = False,
+        self, factors: WrittenFactors, known: Mapping[int, NDArray[np.float64]], place: TablePlace = CPU
     ) -> None:
-        self._backend, self._has_order = backend, has_order
+        self._place = place
         self._sizes = factors.sizes
         self._case = factors_of_case(factors, known)
         self._plans: dict[frozenset[int], CasePlan] = {}
@@ -455,7 +441,7 @@ class QueryAnswer:
         assert self._case is not None
         hidden = frozenset(v for v in asked if len(self._case.kept[v]) > 1)
         if hidden not in self._plans:
-            self._plans[hidden] = CasePlan(self._case, hidden, False, memory, self._backend, self._has_order)
+            self._plans[hidden] = CasePlan(self._case, hidden, place=self._place._replace(memory=memory))
         return self._plans[hidden]
 
 

@@ -117,18 +117,25 @@ def collecting_order(messages: Sequence[float], parents: Sequence[int]) -> tuple
 class TablePlace(NamedTuple):
     """Where a tree's tables are computed.
 
-    backend : ``cpu``, or ``cuda``, which joins large cliques on the device.
+    backend : ``cpu``, or ``cuda``, which joins large cliques on the device. memory : bytes that tables may take there.
     goes_down : whether messages are also sent down, so that all of them are held.
+    has_order : whether the order of a case is taken without a search.
     """
 
     backend: str = "cpu"
+    memory: float = 1e99
     goes_down: bool = True
+    has_order: bool = False
 
     def weighed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
         """Cells, those of tables on the device as so many cells of the CPU as take the same time."""
         share = 1.0 if self.backend == "cpu" else 1 / DEVICE_CELLS
         found: NDArray[np.float64] = cells * np.where(cells < tuning().device_cells, 1.0, share)
         return found
+
+
+CPU = TablePlace()
+"""The processors, without a limit of memory."""
 
 
 def _least_above(values: Any) -> float:
