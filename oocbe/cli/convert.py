@@ -39,9 +39,7 @@ def convert(
     rename: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=NAME", help="Parquet: new name of a column; repeatable.")
     ] = None,
-    drop_nulls: Annotated[
-        bool, typer.Option("--drop-nulls", help="Parquet: leave out rows with missing entries.")
-    ] = False,
+    drop_nulls: Annotated[bool, typer.Option("--drop-nulls", help="Parquet: leave out rows with nulls.")] = False,
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Parquet: accept repeated keys; operators combine them.")
     ] = False,

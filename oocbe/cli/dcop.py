@@ -6,8 +6,9 @@ import json as json_format
 import math
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from oocbe.model.results.dcop_result import DcopResult, UtilMessage
 
 _Texts = list[str] | None
-
-
-def _ignored(*names: str) -> Any:
-    return typer.Option(*names, help="pyDcop's, about its runtime: ignored, with a warning.")
+_ignored = partial(typer.Option, help="pyDcop's, about its runtime: ignored, with a warning.")
 
 
 @command("dcop", is_partial=True)

@@ -119,6 +119,14 @@ class Factor(Framed):
         return f"<{self.what} of {', '.join(v.name for v in self.variables)}: {self.values.size:,} numbers>"
 
 
+class Counts(tuple[Factor, ...]):
+    """Counts of functions; ``counts["rain"]`` are those of the first one whose last variable is rain (KeyError)."""
+
+    def __getitem__(self, key: Any) -> Any:
+        of = {own.variables[-1].name: own for own in reversed(self) if own.variables} if isinstance(key, str) else {}
+        return of[key] if isinstance(key, str) else super().__getitem__(key)
+
+
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are correct up to rounding, or its evidence has probability 0."""
 

@@ -31,8 +31,7 @@ UNOBSERVED = -1
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Cases: ``observed`` int64 (cases, variables) or :data:`UNOBSERVED`; ``likelihoods`` float64 (cases, size);
-    ``index`` of their pandas frame."""
+    """Cases: ``observed`` int64 (cases, variables); ``likelihoods`` float64 (cases, size); ``index`` of a frame."""
 
     observed: NDArray[np.int64]
     likelihoods: dict[int, NDArray[np.float64]] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from oocbe.errors import CorruptDataError, DiskError, ResourceError, Unsupported
 from oocbe.formats.bif import conditionals
 from oocbe.formats.networks import problem_of
 from oocbe.formats.registry import read
-from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, Assignments, BatchResult, Factor, joint_of_cases, labels_of
+from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, Assignments, BatchResult, Counts, Factor, joint_of_cases
 from oocbe.junction_trees.case_sweeps import expected_counts, usable_backend
 from oocbe.junction_trees.compiled import CompiledTree, assembled, find_order, tree_of
 from oocbe.junction_trees.evidence import UNOBSERVED, Case, Likelihoods, cases_of, distinct_variables
@@ -605,7 +605,7 @@ class JunctionTree(Shown):
         variables = {v.name: v for v in self.problem.variables}
 
         def shares(name: str) -> dict[str, float]:
-            return dict(zip(labels_of(variables[name]), self.marginal(name).tolist(), strict=True))
+            return {variables[name].label(i): p for i, p in enumerate(self.marginal(name).tolist())}
 
         return network_picture(self.problem, variables, shares, self.evidence)
 
@@ -636,14 +636,14 @@ class JunctionTree(Shown):
 
     def expected_counts(
         self, cases: Sequence[Case] | NDArray[np.integer[Any]] | Any, *, likelihood: Likelihoods | None = None
-    ) -> tuple[Factor, ...]:
+    ) -> Counts:
         """Expected counts of the assignments of each function's scope, over some cases, given the evidence of each.
 
         Impossible cases are not counted: each function's counts sum to the number of possible cases.
 
         Returns
         -------
-        For each of the problem's functions, counts over the variables of its scope, in its order.
+        Counts over each function's scope, in its order; ``counts["grass"]`` are of a network's table of grass.
 
         Raises
         ------
@@ -652,7 +652,7 @@ class JunctionTree(Shown):
         problem = self.problem
         found, _ = expected_counts(self._tree, cases_of(problem, cases, likelihood))
         scopes = [tuple(problem.variables[v] for v in function.scope) for function in problem.functions]
-        return tuple(Factor(scope, own, "count") for scope, own in zip(scopes, found, strict=True))
+        return Counts(Factor(scope, own, "count") for scope, own in zip(scopes, found, strict=True))
 
     def _explanation(self, values: Mapping[int, int], logarithm: float) -> Explanation:
         variables = self.problem.variables

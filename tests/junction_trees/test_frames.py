@@ -159,7 +159,9 @@ def test_samples_and_counts_have_names_and_labels(tree):
     assert tree.batch(drawn).log_evidence.tolist() == tree.batch(drawn.indices).log_evidence.tolist()  # a round trip
     with pytest.raises(oocbe.UsageError, match="no variable 'snow'"):
         drawn["snow"]
-    first, second = tree.expected_counts(polars.DataFrame(ROWS[:2]))
+    counts = tree.expected_counts(polars.DataFrame(ROWS[:2]))
+    first, second = counts
+    assert (counts["rain"], counts["grass"], counts[-1]) == (first, second, second)
     assert first["yes"] == pytest.approx(0.4)
     assert second["no", "wet"] == pytest.approx(0.6 + 0.5)
     counted = second.to_pandas()
