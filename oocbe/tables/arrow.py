@@ -53,8 +53,6 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
 
     refuse_nulls(name, data, what, first)
     data = labels_of(name, data, what)
-    if arrow.types.is_dictionary(data.type) and arrow.types.is_string_view(data.type.value_type):
-        data = data.cast(arrow.dictionary(data.type.index_type, arrow.string()))  # views have few kernels
     kind = data.type
     if arrow.types.is_null(kind):  # of text in a pandas frame without rows, for example
         return Column(name, np.zeros(0, dtype=np.int64))
@@ -163,6 +161,8 @@ def labels_of(name: str, data: Any, what: str) -> Any:
     import pyarrow as arrow
 
     types, kind = arrow.types, data.type
+    if types.is_dictionary(kind) and types.is_string_view(kind.value_type):
+        return data.cast(arrow.dictionary(kind.index_type, arrow.string()))  # views have few kernels
     unlabelled = (types.is_temporal, types.is_decimal, types.is_null)
     if types.is_dictionary(kind) and any(is_of(kind.value_type) for is_of in unlabelled):
         data = data.cast(kind.value_type)

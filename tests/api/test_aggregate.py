@@ -427,6 +427,18 @@ def test_lazy_frames_and_relations_are_run_for_the_columns_needed_once_if_these_
     np.testing.assert_allclose(found.to_pandas().set_index("a").to_numpy(), wanted.to_numpy())
 
 
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_labels_of_polars_categories(kind):
+    """Arrow takes no entries of their dictionaries, whose texts are views."""
+    pl = pytest.importorskip("polars")
+    shops = pl.Series(["b", "a", "b"], dtype=pl.Categorical if kind == "Categorical" else pl.Enum(["b", "a", "c"]))
+    sales, rents = pl.DataFrame({"shop": shops, "gain": [1, 2, 3]}), pd.DataFrame({"shop": ["a", "b"], "cost": [7, 8]})
+    named = {"best": ("max", "gain"), "cost": ("sum", "cost")}
+    for data in (sales, sales.lazy()):
+        made = oocbe.aggregate(data, rents, group_by=["shop"], aggregate=named).to_pylist()
+        assert made == [{"shop": "a", "best": 2, "cost": 7}, {"shop": "b", "best": 3, "cost": 16}]
+
+
 @pytest.mark.parametrize(("memory", "note", "reads"), [(None, 1, 1), (None, "x", 2), ("1MiB", 1, 2)])
 def test_parquet_without_text_is_read_once_for_several_aggregates_if_it_fits(
     memory, note, reads, tmp_path, monkeypatch
