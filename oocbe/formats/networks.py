@@ -44,8 +44,8 @@ def from_pyagrum(network: Any, name: str | None = None) -> Problem:
     ------
     UsageError : it is neither. ModelError : a value that is infinite or no number.
     """
-    if not all(hasattr(network, wanted) for wanted in ("nodes", "variable")) or not (
-        hasattr(network, "cpt") or hasattr(network, "factors")
+    if not (hasattr(network, "nodes") and hasattr(network, "variable")) or not (
+        (hasattr(network, "cpt") and not hasattr(network, "utility")) or hasattr(network, "factors")
     ):
         raise UsageError(f"from_pyagrum: {type(network).__name__} is no network of pyAgrum, which has nodes and tables")
     nodes = list(network.nodes())

@@ -182,6 +182,9 @@ def test_only_belief_networks_are_converted_back(monkeypatch):
 def test_what_is_no_network_is_refused():
     with pytest.raises(UsageError, match="from_pyagrum: dict is no network of pyAgrum"):
         oocbe.from_pyagrum({})
+    diagram = SimpleNamespace(nodes=None, variable=None, cpt=None, utility=None)  # decisions have no table
+    with pytest.raises(UsageError, match="is no network of pyAgrum"):
+        oocbe.from_pyagrum(diagram)
     with pytest.raises(UsageError, match="from_pgmpy: list is no network of pgmpy"):
         oocbe.from_pgmpy([])
     for call in (oocbe.marginals, oocbe.JunctionTree, oocbe.solve):
