@@ -21,8 +21,8 @@ with their published logarithms as ``mc2022`` has them. Scores are between 0 and
 
 References have six digits; a smaller error is none. Files in which a factor without variables is 0 are left out: their
 partition function is 0, and their references ignore those factors. So are references of PR above the product of all
-domain sizes and the factors' maxima, which no partition function exceeds. The exit code is 1 if an answer is called
-exact and is not, or if a process takes longer than its time limit and one second.
+domain sizes and the factors' maxima, which no partition function exceeds, and below sums of some of its terms. The
+exit code is 1 if an answer is called exact and is not, or if a process takes longer than its time limit and one second.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ LATEST = 1.0
 
 UNKNOWN = "-1"
 """The published logarithm of what no competitor counted."""
+
+PARTIAL_SUMS = {"linkage_15.uai": -75.7867}
+"""Decimal logarithms of sums of some terms of partition functions, computed by NumPy alone, that exceed references. Of
+linkage_15, whose reference is -76.6058: two of 96 assignments to a cut-set, the others eliminated one by one."""
 
 Run = dict[str, Any]
 
@@ -280,6 +284,9 @@ def measure(task: str, folder: Path, names: Sequence[str], settings: argparse.Na
         reference = reference_of(task, path)
         if task == "PR" and float(reference[-1]) > product_logarithm(path, np.max) + DIGITS * abs(float(reference[-1])):
             print(f"PR {stem}: left out, its reference exceeds the product of maxima and sizes", file=sys.stderr)
+            continue
+        if task == "PR" and float(reference[-1]) < PARTIAL_SUMS.get(stem, -math.inf):
+            print(f"{task} {stem}: left out, its reference is below a sum of some terms", file=sys.stderr)
             continue
         run = solve(task, path, seconds, settings.memory, backend)
         if reference == [UNKNOWN]:

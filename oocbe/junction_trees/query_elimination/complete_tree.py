@@ -49,8 +49,9 @@ MOST_JOINED = 1 << 26
 
 FLOAT64 = np.dtype(np.float64)
 
-DEVICE_CELLS = 100.0
-"""Cells that a device joins in the time of one on the CPU (``cell_seconds``)."""
+DEVICE_CELLS = 300.0
+"""Cells that a device joins in the time of one on the CPU (``cell_seconds``). On an H200, the largest cliques of
+linkage_23 and linkage_11 of UAI 2014 were joined at 0.15 to 0.8 trillion cells a second; at 0.1 with all others."""
 
 LIKE_ONE, LEAST_BOUND = 2.0**16, -500.0
 """Greatest number of a large message, or its reciprocal, up to which its numbers are not divided by it, and the
