@@ -149,17 +149,19 @@ class Root:
     def nearest(self) -> list[int]:
         """The cheapest value of one variable after another, beside the values before it, by the functions over two
         variables (Kolmogorov 2006)."""
-        network, state, chosen = self.network, self.state.astype(np.int64), list[int]()
-        start, begin, function, variable, message, table = (own.tolist() for own in (network[0], *network[3:8]))
-        for v in looked(range(len(start) - 1)):
-            size, costs = start[v + 1] - start[v], state[start[v] : start[v + 1]].copy()
-            for use in network.uses[network.use_start[v] : network.use_start[v + 1]].tolist():
-                first, end = begin[function[use] : function[use] + 2]
-                if end - first == 2 and (other := variable[2 * first + 1 - use]) < v:
-                    cell = table[use] + size * chosen[other]
-                    costs += network.tables[cell : cell + size] - state[message[use] : message[use] + size]
-            chosen.append(int(costs.argmin()))
-        return chosen
+        network, state, start = self.network, self.state.astype(np.int64), self.network.value_start
+        uses, owner = network.uses, np.repeat(np.arange(len(start) - 1), np.diff(network.use_start))
+        first, end = network.function_start[network.function[uses]], network.function_start[network.function[uses] + 1]
+        other = network.variable[np.minimum(2 * first + 1 - uses, end - 1)]
+        is_before = (end - first == 2) & (other < owner)
+        uses, other, ends = uses[is_before], other[is_before], np.searchsorted(owner[is_before], np.arange(len(start)))
+        table, message, chosen = network.table_start[uses], network.message_start[uses], np.zeros_like(start[1:])
+        for v in looked(range(len(chosen))):
+            values, own = np.arange(start[v + 1] - start[v]), slice(ends[v], ends[v + 1])
+            cells = table[own] + len(values) * chosen[other[own]]
+            beside = network.tables[cells[:, None] + values] - state[message[own, None] + values]
+            chosen[v] = (state[start[v] : start[v + 1]] + beside.sum(axis=0)).argmin()
+        return [*map(int, chosen)]
 
     @property
     def distance(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -156,3 +156,21 @@ def test_searches_that_begin_below_the_nearest_assignment_of_their_root(make, mo
         known, made = begun(problem)
         made.work(math.inf, Deadline())
         check_solved(problem, known, made)
+
+
+def test_the_nearest_values_of_a_root_are_the_cheapest_beside_those_before():
+    for seed in range(examples(60)):
+        problem = anything(seed)
+        tables = ScopeTables.of(problem)
+        root = Root(tables, 1000)
+        if root.bound >= root.need:
+            continue
+        net, state, chosen = root.network, root.state.tolist(), []
+        for v, (start, end) in enumerate(pairwise(net.value_start.tolist())):
+            costs = state[start:end]
+            for own in (part for part in tables.parts if len(part.scope) == 2 and max(part.scope) == v):
+                table = np.where(own.permitted, own.values - own.least, root.need >> max(root.scale.bits, 0))
+                beside = np.moveaxis(table, own.scope.index(v), -1)[chosen[min(own.scope)]]
+                costs = [cost + int(more) * (1 << root.scale.bits) for cost, more in zip(costs, beside, strict=True)]
+            chosen.append(int(np.argmin(costs)))
+        assert root.nearest() == chosen
