@@ -30,12 +30,10 @@ from oocbe.cli.failures import EXITS_BY_SIGNAL
 from oocbe.errors import EXIT_USAGE, UsageError
 from oocbe.runtime.interruption import END_SIGNALS
 
-YOUNG_CONTAINERS = 50_000
-"""Number of new containers between two runs of Python's garbage collector; Python's default is 700, or 2,000.
-
-Modules and compiled code make a few hundred thousand permanent containers; repeated collections while they load take
-longer than a small solve. Tables are freed by reference counting, whatever this number is.
-"""
+YOUNG_CONTAINERS = 250_000
+"""Number of new containers between two runs of Python's garbage collector; Python's default is 700, or 2,000. A small
+solve makes about 115,000 permanent ones, for its modules and compiled code: two runs over them, while more are loaded,
+took a twentieth of it. Tables are freed by reference counting, whatever this number is."""
 
 if TYPE_CHECKING:
     app: typer.Typer

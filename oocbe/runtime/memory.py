@@ -71,9 +71,8 @@ def own_memory() -> int:
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
-def current() -> MemoryLimit | None:
-    """The limit of the innermost enclosing block; None outside of all, and on new threads."""
-    return _innermost.get()
+current = _innermost.get
+"""Returns the limit of the innermost enclosing block; None outside of all, and on new threads."""
 
 
 def is_want_of_memory(error: BaseException) -> bool:
