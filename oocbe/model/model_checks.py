@@ -87,7 +87,7 @@ def as_default(what: str, value: object) -> int | float | None:
 
 def as_array(what: str, values: object) -> NDArray[Any]:
     """An array; ModelError for lists of different lengths, and for masked entries: hidden values would be used."""
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+    if isinstance(values, np.ndarray) and type(values) is not np.ndarray and np.ma.is_masked(values):
         raise ModelError(f"{what}: some are masked; fill them, or leave them out")
     try:
         return np.asarray(values)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
 from oocbe import errors
@@ -301,15 +302,29 @@ def test_cached_code_is_loaded_without_what_compiles_and_other_types_are_compile
     )
     script = (
         "import sys, numpy as np\nfrom loop import doubled\nprint(doubled(np.arange(3))[2], "
-        "'numba.cpython.mathimpl' in sys.modules, doubled(np.arange(3.0))[2], sum(doubled.stats.cache_hits.values()))"
+        "'numba.cpython.mathimpl' in sys.modules, doubled(np.arange(3.0))[2], sum(doubled.stats.cache_hits.values()), "
+        "'numpy.ma' in sys.modules)"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for printed in ("4 True 4.0 0", "4 False 4.0 2"):
+    for printed in ("4 True 4.0 0 True", "4 False 4.0 2 False"):
         done = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout.strip() == printed
+
+
+@pytest.mark.parametrize("kind", ["?", "b", "H", "i", "q", "Q", "f", "d", ">i4", "S3"])
+def test_types_of_arrays_are_numbas(kind):
+    cells = np.zeros((4, 6), dtype=kind)
+    fixed = cells.copy()
+    fixed.flags.writeable = False
+    if kind == ">i4":
+        with pytest.raises(numba.errors.NumbaValueError, match="Unsupported array dtype"):
+            numba.typeof(cells)
+        return
+    for array in (cells, cells.T, cells[::2, ::2], cells[0], fixed):
+        assert numba.typeof(array) == jit._type_of_array(array, None)
 
 
 def test_bitcode_of_cached_code_is_parsed_only_where_another_loop_is_compiled(tmp_path):
