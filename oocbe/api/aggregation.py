@@ -38,6 +38,11 @@ SEMIRINGS = {
 }
 """Semirings by aggregate and combination of the values of joined rows."""
 
+OF_FILES = frozenset(
+    (".arrow", ".bz2", ".csv", ".feather", ".gz", ".ipc", ".json", ".orc", ".parquet", ".tsv", ".txt", ".xlsx", ".xz")
+)
+"""Endings of files, which a stored table, a folder, would be mistaken for."""
+
 SOURCE_SHARE = 0.125
 """Share of the memory limit for the keys and values of one source, before they go to a scratch folder; Arrow's grouping
 and the packed keys take as much again."""
@@ -128,6 +133,11 @@ def aggregate(
         not asked or not isinstance(top, int | np.integer) or top < 1 or not set(within) <= set(group_by)
     ):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
+    if output is not None and Path(output).suffix.lower() in OF_FILES:
+        raise UsageError(
+            f"aggregate: output: {output}: give a folder for a stored table; results in memory have to_parquet, and "
+            "oocbe join writes .parquet, .csv and .tsv"
+        )
     if output is not None and (
         len(asked) > 1 or top is not None or any(p.other or len(p.parts) > 1 for p in asked.values())
     ):

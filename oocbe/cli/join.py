@@ -20,9 +20,6 @@ from oocbe.runtime.urls import refuse_url
 
 _Texts = list[str] | None
 
-_OF_FILES = (".arrow", ".bz2", ".feather", ".gz", ".ipc", ".json", ".orc", ".txt", ".xlsx", ".xz", ".zst")
-"""Endings of files that are not written, and that a folder would be mistaken for."""
-
 
 def _given(flag: str, metavar: str, help: str) -> Any:
     return typer.Option(flag, metavar=metavar, help=help[:-1] + "; repeatable.")
@@ -75,8 +72,6 @@ def join(
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": ["count"] if is_count else None}
     asked = [(name, column) for name, columns in given.items() for column in columns or ()]
     stored = output != "-" and Path(output).suffix.lower() not in (".parquet", ".csv", ".tsv")
-    if stored and Path(output).suffix.lower() in _OF_FILES:
-        raise UsageError(f"--output {output}: give .parquet, .csv or .tsv, or a folder for a stored table")
     if not (asked or argmax) or (stored and (len(asked) > 1 or mean or argmax)):
         some = "one of --max, --min, --sum and --count for a stored table" if stored else "--max, --min, --sum, --mean"
         raise UsageError(f"give {some}{'' if stored else ' (each with a COLUMN), --argmax or --count'}")

@@ -318,7 +318,9 @@ def test_the_command_writes_several_aggregates(tmp_path):
         assert done.exit_code == 0 and (tmp_path / name).is_file(), "a stored table, which is a folder"
     assert oocbe.aggregate(tmp_path / "n.tsv", group_by=["day"], values="count").rows == 2
     refused = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "-o", "n.xlsx"])
-    assert refused.exit_code == 2 and "give .parquet, .csv or .tsv" in refused.stderr
+    assert refused.exit_code == 2 and "writes .parquet, .csv and .tsv" in " ".join(refused.stderr.split())
+    with pytest.raises(UsageError, match="give a folder for a stored table"):  # it was a folder of this name
+        oocbe.aggregate(one, group_by=["day"], values="count", output=tmp_path / "n.parquet")
     twice = ["--group-by", "day", "--group-by", "shop", "--max", "gain", "--max", "price"]
     printed = CliRunner().invoke(app, ["join", str(one), str(other), *twice])
     assert printed.stdout.startswith('"day","shop","max_gain","max_price"\n2026-11-26,"a",5,2\n'), printed.output
