@@ -9,7 +9,13 @@ import pytest
 
 import oocbe
 from oocbe.junction_trees.query_elimination import answer, complete_tree
-from oocbe.junction_trees.query_elimination.factors import components, factors_of_case, relevant, written_out
+from oocbe.junction_trees.query_elimination.factors import (
+    DenseFactor,
+    components,
+    factors_of_case,
+    relevant,
+    written_out,
+)
 from oocbe.junction_trees.tree import JunctionTree
 from tests.helpers.effort import examples
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
@@ -408,3 +414,23 @@ def test_tables_are_collected_with_the_fewest_cells_held(seed):
     order, most = complete_tree.collecting_order(cells, parents)
     assert is_whole(order)
     assert held(order) == most == min(map(held, filter(is_whole, permutations(range(count)))))
+
+
+@pytest.mark.parametrize(("count", "hub_exponent"), [(30, -540), (200, 0)])
+def test_many_large_messages_above_one_neither_hide_underflow_nor_overflow(count, hub_exponent, monkeypatch):
+    """Their product for the first value outweighs the factors, whose own product underflows; or it overflows."""
+    monkeypatch.setattr(complete_tree, "SMALL_CELLS", 0)
+    size, share = 1 << 12, 2.0**-40
+    rows = np.array([np.ones(size), np.full(size, share)])
+    leaves = [DenseFactor((0, v), rows, 0.0) for v in range(1, count + 1)]
+    hub = [DenseFactor((0,), np.array([2.0**hub_exponent, 1.0]), 0.0)] * 2
+    separators = [(0,)] * count + [()]
+    tree = complete_tree.CompleteTree([2] + [size] * count, leaves + hub, [*range(1, count + 1), 0], separators)
+    logs = count * np.log(rows.sum(axis=1)) + [2 * hub_exponent * math.log(2), 0.0]
+    total = np.logaddexp.reduce(logs)
+    try:
+        logarithm, shares = tree.answer([0], "cpu")
+    except complete_tree.UnderflowError:
+        logarithm, shares = tree.answer([0], "cpu", is_log=True)
+    assert logarithm == pytest.approx(total, rel=1e-12)
+    np.testing.assert_allclose(shares[0], np.exp(logs - total), atol=1e-12)

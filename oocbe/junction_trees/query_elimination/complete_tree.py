@@ -56,7 +56,10 @@ linkage_23 and linkage_11 of UAI 2014 were joined at 0.15 to 0.8 trillion cells 
 LIKE_ONE, LEAST_BOUND = 2.0**16, -500.0
 """Greatest number of a large message, or its reciprocal, up to which its numbers are not divided by it, and the
 bound of the least number's binary logarithm down to which that is not computed: each would take a pass over the
-message, a third of the time of the join. Products of sixty such messages stay within float64."""
+message, a third of the time of the join."""
+
+MOST_SIBLINGS = 30
+"""Messages to a clique up to which numbers stay undivided: their product, and the message down, fit float64."""
 
 
 def sent_cells(cells: NDArray[np.float64], sizes: NDArray[Any], parents: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -148,13 +151,15 @@ def _least_above(values: Any) -> float:
 @dataclass(frozen=True, eq=False)
 class _Table:
     """A function over some variables, the first one fastest.
-    ``values``, float64 (cells,), are between 0 and 1, or logarithms, in a host or device array. ``least`` is the binary
-    logarithm of its least weight above 0, ``lost`` a bound of each value's error by underflow; logarithms have none."""
+    ``values``, float64 (cells,), are between 0 and 1, or logarithms, in a host or device array; up to :data:`LIKE_ONE`
+    unless ``is_divided``. ``least`` is the binary logarithm of its least weight above 0, ``lost`` a bound of each
+    value's error by underflow; logarithms have none."""
 
     scope: tuple[int, ...]
     values: NDArray[np.float64]
     least: float
     lost: float = 0.0
+    is_divided: bool = True
 
     @cached_property
     def address(self) -> tuple[int, int]:
@@ -290,6 +295,7 @@ class _Sweep:
             lost = sum(table.lost for table in inputs)
             if not self._is_log and bound < LEAST_PRODUCT:
                 lost += 2.0**LEAST_PRODUCT
+            lost *= LIKE_ONE ** sum(not table.is_divided for table in inputs)
             if self._adds_up(inputs, clique):
                 (values,) = self._added_up(inputs, clique.variables, [clique.shared])
             else:
@@ -306,8 +312,9 @@ class _Sweep:
                 self._up[number] = _Table(clique.shared, values - greatest, 0.0)
                 continue
             is_far = not 1 / LIKE_ONE <= greatest <= LIKE_ONE or bound < LEAST_BOUND
-            if not is_small and not is_far and clique.parent is not None:
-                self._up[number] = _Table(clique.shared, values, bound, lost)
+            siblings = 0 if clique.parent is None else len(tree._children[clique.parent])
+            if not is_small and not is_far and 0 < siblings <= MOST_SIBLINGS:
+                self._up[number] = _Table(clique.shared, values, bound, lost, is_divided=False)
                 continue
             logarithm += math.log(greatest)
             values /= greatest
