@@ -356,6 +356,20 @@ def test_weights_of_a_counting_file(tmp_path):
         oocbe.anytime("PR", path)
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_weights_of_a_counting_file_beyond_floats(tmp_path, monkeypatch, is_counted):
+    """They ended in an internal error, or weighed nothing."""
+    if not is_counted:
+        monkeypatch.setattr(module, "_weights_of_literals", lambda energies: None)
+    path = tmp_path / "weights.cnf"
+    lines = ["p cnf 2 2", "c p weight 1 1e-400 0", "c p weight -1 3 0", "c p weight 2 1e500 0", "c p weight -2 2e500 0"]
+    path.write_text("\n".join([*lines, "1 2 0", "1 -2 0", ""]))
+    result = oocbe.anytime("PR", path)
+    assert (result.status, result.value) == ("exact", pytest.approx(math.log(3) + 100 * math.log(10), rel=1e-12))
+    result = oocbe.anytime("MAR", path)
+    assert result.marginals[1].tolist() == pytest.approx([2 / 3, 1 / 3], rel=1e-12)
+
+
 @pytest.mark.parametrize("task", ["PR", "MMAP"])
 def test_an_answer_remains_where_memory_runs_out(monkeypatch, task):
     class Graphs:

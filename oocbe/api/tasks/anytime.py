@@ -57,7 +57,7 @@ from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEAS
 from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.result import UNPROVEN
 from oocbe.model.run_verb import run_verb
-from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
@@ -254,13 +254,19 @@ def _with_weights(problem: Problem, task: str) -> Problem:
     question = problem.counting
     if question is None or question.shown is not None or any(min(own) < 0 for own in question.weights.values()):
         problem.refuse_question(f"the task {task}")
-    weights = {} if question is None else question.weights
+    if question is None or not question.weights:
+        return problem
     functions = [
-        Function.from_array((v,), [float(question.weight(x, value)) for value in range(x.size)])
+        _logarithms(v, [question.weight(x, value) for value in range(x.size)])
         for v, x in enumerate(problem.variables)
-        if question is not None and x.name in weights
+        if x.name in question.weights
     ]
-    return replace(problem, functions=tuple(functions), constant=1.0, semiring=SUM_PRODUCT) if weights else problem
+    return replace(problem, functions=tuple(functions), constant=0.0, semiring=LOG_SUM_EXP)
+
+
+def _logarithms(variable: int, weights: Sequence[int | Fraction]) -> Function:
+    """Logarithms of the weights of a variable's values, which may exceed float64."""
+    return Function.from_array((variable,), [logarithm_of(weight) for weight in weights])
 
 
 def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: bool) -> None:
@@ -470,7 +476,7 @@ def _weights_of_literals(energies: Problem) -> tuple[dict[int, list[int]], float
         if len(f.scope) == 1 and energies.sizes[f.scope[0]] == 2 and peak > -math.inf:
             values, _ = f.to_array(energies.sizes)
             own = weights.setdefault(f.scope[0], [Fraction(1), Fraction(1)])
-            weights[f.scope[0]] = [w * _fraction(math.exp(x - peak)) for w, x in zip(own, values, strict=True)]
+            weights[f.scope[0]] = [w * _fraction(x - peak) for w, x in zip(own, values, strict=True)]
         elif f.default is not None or float(f.values.min(initial=peak)) != peak:
             return None
         offset += peak
@@ -499,19 +505,18 @@ def _presolved(left: ReducedProblem, numbers: dict[int, list[int]], offset: floa
     found = clauses_left(left.problem, SolveOptions(), PLAN_SHARE * _remaining(), numbers)
     if found is None or not found[2].multiplier:
         return left
-    (reduced, _, formula), functions = found, []
-    for v, pair in enumerate(formula.weights or ()):
-        rows = [(value, logarithm_of(weight)) for value, weight in enumerate(pair[::-1]) if weight]
-        functions.append(Function((v,), np.array([[x] for x, _ in rows]), np.array([y for _, y in rows])))
+    reduced, _, formula = found
+    functions = [_logarithms(v, pair[::-1]) for v, pair in enumerate(formula.weights or ())]
     constant = offset + logarithm_of(formula.multiplier)
     return remove_values(replace(reduced, functions=tuple(functions), constant=constant, semiring=LOG_SUM_EXP), ())
 
 
-def _fraction(weight: float) -> Fraction:
-    """A short fraction for a float, equal up to rounding; else the float itself."""
-    exact = Fraction(weight)
+def _fraction(logarithm: float) -> Fraction:
+    """A short fraction for a weight up to 1, equal up to rounding; else its float. Powers go below the least float."""
+    count = 1 if logarithm == -math.inf else 1 + int(-logarithm / 700)
+    exact = Fraction(math.exp(logarithm / count))
     short = exact.limit_denominator(WEIGHT_DENOMINATOR)
-    return short if abs(short - exact) <= WEIGHT_ROUNDING * exact else exact
+    return (short if abs(short - exact) <= WEIGHT_ROUNDING * exact else exact) ** count
 
 
 def _uniform(energies: Problem) -> float:
