@@ -43,7 +43,7 @@ def join(
     total: Annotated[_Texts, _given("--sum", "COLUMN", "The sum of products of COLUMN.")] = None,
     mean: Annotated[_Texts, _given("--mean", "COLUMN", "The mean product of COLUMN.")] = None,
     argmax: Annotated[
-        str | None, typer.Option(metavar="COLUMN:OTHER", help="OTHER in the row with the greatest sum of COLUMN.")
+        _Texts, _given("--argmax", "COLUMN:OTHER", "OTHER in the row with the greatest sum of COLUMN.")
     ] = None,
     is_count: Annotated[bool, typer.Option("--count", help="The number of joined rows.")] = False,
     product: Annotated[bool, typer.Option("--product", help="With --max: multiply COLUMN, do not add.")] = False,
@@ -62,8 +62,8 @@ def join(
     """Aggregate the natural join of tables by groups, without computing the join.
 
     Rows match if they agree in all columns that several files have. COLUMN is taken from each file that has it, and
-    added up (--max, --min) or multiplied (--sum, --mean) over the matching rows. Several aggregates, also
-    of one kind, are columns such as max_gain. Without OUT, the result is printed as CSV.
+    added up (--max, --min) or multiplied (--sum, --mean) over the matching rows. Several aggregates, also of one kind,
+    are columns such as max_gain, and argmax_gain_carrier after argmax_gain. Without OUT, the result is printed as CSV.
     """
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
@@ -88,11 +88,12 @@ def join(
         column if single else f"{how}_{column}": (how, column) for how, column in asked if how != "count"
     }
     named |= {"count": ("count",)} if is_count else {}
-    if argmax:
-        column, _, other = argmax.rpartition(":")
+    for text in argmax or ():
+        column, _, other = text.rpartition(":")
         if not (column and other):
-            raise UsageError(f"--argmax {argmax}: give COLUMN:OTHER, such as gain:carrier")
-        named[f"argmax_{column}"] = ("argmax", column, other)
+            raise UsageError(f"--argmax {text}: give COLUMN:OTHER, such as gain:carrier")
+        name = f"argmax_{column}"
+        named[f"{name}_{other}" if name in named else name] = ("argmax", column, other)
     with use_gpus(options.gpus):
         result: Any = aggregate(
             *files,

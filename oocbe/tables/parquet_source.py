@@ -144,6 +144,7 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     try:
         with stream(source) as given:
             head = given.read(1 << 16).partition(b"\n")[0].decode(errors="replace")  # longer lines have commas
+        head = re.sub('"[^"]*"', "", head)
         parsed = csv.ParseOptions(delimiter="\t" if kind == "tsv" else next((c for c in ",;\t|" if c in head), ","))
         with stream(source) as given:
             types = csv.ConvertOptions(column_types=dict.fromkeys(texts, "string"))

@@ -311,8 +311,11 @@ def test_the_command_writes_several_aggregates(tmp_path):
         oocbe.aggregate(tmp_path / "none.csv", group_by=["day"], values="gain")
     refused = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "stored")])
     assert refused.exit_code == 2 and "for a stored table" in refused.output
-    printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", "--argmax", "gain:shop"])
+    best = ["--argmax", "gain:shop"]
+    printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", *best])
     assert printed.stdout == '"day","argmax_gain"\n2026-11-26,"a"\n2026-11-27,"a"\n', printed.output
+    printed = CliRunner().invoke(app, ["join", str(one), str(other), "--group-by", "day", *best, *best])
+    assert printed.stdout.startswith('"day","argmax_gain","argmax_gain_shop"\n2026-11-26,"a","a"\n'), printed.output
     for name in ("N.CSV", "N.PARQUET", "n.tsv"):
         done = CliRunner().invoke(app, ["join", str(one), "--group-by", "day", "--count", "-o", str(tmp_path / name)])
         assert done.exit_code == 0 and (tmp_path / name).is_file(), "a stored table, which is a folder"
@@ -550,9 +553,9 @@ def test_wrong_sources_are_refused_by_name(tmp_path):
 def test_the_first_line_of_a_csv_file_has_its_separators(mark, tmp_path):
     """With semicolons, as spreadsheets write them, there was one column, called shop;gain."""
     path = tmp_path / "sales.csv"
-    path.write_text(f'"shop"{mark}gain\n"a,b"{mark}5\n')
-    made = oocbe.aggregate(path, group_by=["shop"], aggregate={"best": ("max", "gain")})
-    assert made.to_pylist() == [{"shop": "a,b", "best": 5}]
+    path.write_text(f'"shop, place"{mark}gain\n"a,b"{mark}5\n')
+    made = oocbe.aggregate(path, group_by=["shop, place"], aggregate={"best": ("max", "gain")})
+    assert made.to_pylist() == [{"shop, place": "a,b", "best": 5}]
 
 
 @pytest.mark.parametrize("module", [gzip, bz2, lzma])
