@@ -256,12 +256,9 @@ def _with_weights(problem: Problem, task: str) -> Problem:
         problem.refuse_question(f"the task {task}")
     if question is None or not question.weights:
         return problem
-    functions = [
-        _logarithms(v, [question.weight(x, value) for value in range(x.size)])
-        for v, x in enumerate(problem.variables)
-        if x.name in question.weights
-    ]
-    return replace(problem, functions=tuple(functions), constant=0.0, semiring=LOG_SUM_EXP)
+    weighed = ((v, x) for v, x in enumerate(problem.variables) if x.name in question.weights)
+    functions = tuple(_logarithms(v, [question.weight(x, value) for value in range(x.size)]) for v, x in weighed)
+    return replace(problem, functions=functions, constant=0.0, semiring=LOG_SUM_EXP)
 
 
 def _logarithms(variable: int, weights: Sequence[int | Fraction]) -> Function:
