@@ -434,3 +434,21 @@ def test_many_large_messages_above_one_neither_hide_underflow_nor_overflow(count
         logarithm, shares = tree.answer([0], "cpu", is_log=True)
     assert logarithm == pytest.approx(total, rel=1e-12)
     np.testing.assert_allclose(shares[0], np.exp(logs - total), atol=1e-12)
+
+
+def test_many_large_messages_of_a_clique_stay_within_floats(monkeypatch):
+    """The product of 190 messages with a greatest number of some 60 was infinite, and so was the exact answer."""
+    monkeypatch.setattr(complete_tree, "SMALL_CELLS", 4)
+    random, leaves = np.random.default_rng(0), 190
+    variables = tuple(oocbe.Variable(f"x{v}", 3 if v < 2 else 64) for v in range(2 + leaves))
+    tables = random.uniform(0.95, 1.0, (leaves, 2, 3, 64))
+    functions = [
+        oocbe.Function.from_array((hub, 2 + leaf), tables[leaf, hub]) for leaf in range(leaves) for hub in (0, 1)
+    ]
+    found = answer.QueryAnswer.of(oocbe.Problem(variables, tuple(functions), semiring=oocbe.SUM_PRODUCT))
+    shares = found.posteriors((0, 5), "cpu")
+    logarithms = np.log(np.einsum("lav,lbv->lab", tables[:, 0], tables[:, 1])).sum(axis=0)
+    weights = np.exp(logarithms - logarithms.max())
+    assert found.log_evidence("cpu") == pytest.approx(logarithms.max() + math.log(weights.sum()), rel=1e-12)
+    np.testing.assert_allclose(shares[0], weights.sum(axis=1) / weights.sum(), rtol=1e-9)
+    assert shares[5].sum() == pytest.approx(1.0)
