@@ -13,6 +13,7 @@ from oocbe.api.tasks import anytime as module
 from oocbe.errors import TimeLimitError, UsageError
 from oocbe.junction_trees.explanations import marginal_map
 from oocbe.junction_trees.query_elimination import complete_tree
+from oocbe.junction_trees.query_elimination.factors import WrittenFactors
 from oocbe.kernels.choice import complete_kernels
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.semiring import SUM_PRODUCT
@@ -187,6 +188,29 @@ def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypat
         return
     monkeypatch.setattr(module, "_cut_set", lambda *_: ([0], 1 << 62))  # too many cells for the time
     assert not oocbe.anytime(task, complete_graph(), time_limit=600).method.startswith("conditioning")
+
+
+@pytest.mark.parametrize("cliques", [1, 2])
+def test_more_values_of_a_cut_set_than_floats_have(cliques):
+    """Without a time limit, their number was too large for a float, or the search for a cut-set did not end."""
+    count = 40 // cliques
+    separators = [list(range(v + 1, v - v % count + count)) for v in range(40)]
+    best, place = module._Best(), module.TablePlace("cpu", 50)
+    module._by_conditioning(WrittenFactors((1 << 30,) * 40, (), (), (), tuple(range(40))), separators, (), place, best)
+    assert not best.is_exact()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_device_that_is_required_and_unusable_is_refused(task, monkeypatch):
+    """Where tables are small, too: MAP was answered all the same."""
+
+    def refuse(name):
+        raise UsageError("there is no device")
+
+    monkeypatch.setattr(module, "backend_named", refuse)
+    problem = random_network(np.random.default_rng(0), variables=3)
+    with pytest.raises(UsageError, match="there is no device"):
+        oocbe.anytime(task, problem, problem.variables[0].name, backend="cuda")
 
 
 @pytest.mark.parametrize("task", ["PR", "MAR", "clauses"])

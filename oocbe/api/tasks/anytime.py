@@ -186,7 +186,7 @@ def anytime(
 
     Raises
     ------
-    UsageError : an unknown task, a query of MMAP without variables, or one that the problem does not have.
+    UsageError : an unknown task; a query of MMAP without variables, or with unknown ones; no device for ``cuda``.
     UnsupportedError : linear constraints. LimitError : the time limit passed during reading.
     Interrupted : Ctrl-C was pressed; its ``result`` is the best so far.
     """
@@ -206,6 +206,8 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
         raise UsageError(f"query: there is no variable {missing[0]!r}")
     if task == "MMAP" and not query:
         raise UsageError("query: MMAP needs the variables to be maximised")
+    if options.backend == "cuda":
+        backend_named("cuda")  # before any work: it is required, also where no table is large
     begin, best = time.perf_counter(), _Best()
     whole = reduce_arity(_with_weights(problem, task))
     outer = current()
@@ -367,9 +369,7 @@ def _device() -> TablePlace:
 
 
 def _takes_device(options: SolveOptions) -> bool:
-    """Whether large tables are joined on a device. UsageError: it is required, and unusable."""
-    if options.backend == "cuda":
-        backend_named("cuda")
+    """Whether large tables are joined on a device."""
     return options.backend == "cuda" or (options.backend == "auto" and cuda_works(wanted=False))
 
 
@@ -381,9 +381,9 @@ def _by_conditioning(
     """
     place, most = place._replace(goes_down=len(targets) > 0, has_order=True), EXACT_SHARE * _remaining()
     cut, cells = _cut_set(factors, separators, place, most / tuning().cell_seconds)
-    count = math.prod(factors.sizes[v] for v in cut)
+    count = math.prod(float(factors.sizes[v]) for v in cut)
     seconds = count * elimination_seconds(len(factors.factors) + len(factors.order), cells)
-    if not cut or seconds > most:
+    if not cut or not seconds < most:
         return
     lock = Lock()
 
@@ -434,7 +434,7 @@ def _cut_set(
     clusters = np.repeat(np.arange(len(order)), [1 + len(s) for s in separators])
     parents = np.array([number[s[0]] if s else -1 for s in separators])
     while True:
-        cells = np.exp2(np.bincount(clusters, np.log2(left[members])))
+        cells = np.exp2(np.minimum(1000.0, np.bincount(clusters, np.log2(left[members]))))  # finite
         check_deadline()
         is_over = math.prod(sizes[v] for v in cut) > most_cases or (left == 1).all()
         if is_over or table_bytes(cells, sent_cells(cells, left[list(order)], parents), parents, place) <= place.memory:

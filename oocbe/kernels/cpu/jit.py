@@ -297,7 +297,7 @@ _type_of_array = typeof_impl.dispatch(np.ndarray)
 @typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
 def _(array: Any, context: Any) -> Any:
     """The type of an array. Numba's own method loads NumPy's masked arrays, a fortieth of a small solve."""
-    if type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
+    if type(array) is not np.ndarray or array.dtype.char not in "?bBhHiIlLqQfd" or not array.dtype.isnative:
         return _type_of_array(array, context)
     return numba.types.Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
 
