@@ -4,7 +4,7 @@ The GPUs that a process uses are the current one and the other visible ones, up 
 The start of a GPU's context takes :data:`START_SECONDS`; short work therefore takes GPUs that have been started.
 
 If a GPU fails, because its memory is in use by another program or because it is lost, the remaining GPUs repeat the
-attempt without it (:func:`by_gpus`). Results do not depend on the number of GPUs.
+attempt without it (:func:`by_gpus`). Results, up to the rounding of sums, do not depend on the number of GPUs.
 """
 
 from __future__ import annotations
