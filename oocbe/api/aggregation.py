@@ -167,9 +167,9 @@ def aggregate(
         pairs = zip(read, wanted, strict=True)
         once = [s.once(n or s.names[:1], most) if isinstance(s, ColumnSource) else s for s, n in pairs]
         domains = _domains(once, every, limit)
-        if len(names) > 1:  # whose statistics were used
-            pairs = zip(once, wanted, strict=True)
-            once = [s.once(n, most, of_files=True) if n and isinstance(s, ColumnSource) else s for s, n in pairs]
+        if len(names) > 1:  # after the use of their statistics; all are held until the last aggregate
+            pairs, share = zip(once, wanted, strict=True), most // len(once)
+            once = [s.once(n, share, of_files=True) if n and isinstance(s, ColumnSource) else s for s, n in pairs]
         layout = layout_for(list(domains), domains)
         found: dict[_Part, Any] = {}
         for part, columns in names.items():

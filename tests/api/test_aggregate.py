@@ -444,13 +444,18 @@ def test_labels_of_polars_categories(kind):
         assert made == [{"shop": "a", "best": 2, "cost": 7}, {"shop": "b", "best": 3, "cost": 16}]
 
 
-@pytest.mark.parametrize(("memory", "note", "reads"), [(None, 1, 1), (None, "x", 2), ("1MiB", 1, 2)])
+@pytest.mark.parametrize(
+    ("memory", "note", "others", "reads"),
+    [(None, 1, 0, 1), (None, "x", 0, 2), ("1MiB", 1, 0, 2), ("4MiB", 1, 0, 1), ("4MiB", 1, 2, 2)],
+)
 def test_parquet_without_text_is_read_once_for_several_aggregates_if_it_fits(
-    memory, note, reads, tmp_path, monkeypatch
+    memory, note, others, reads, tmp_path, monkeypatch
 ):
+    """Beside others, which take memory at the same time, too."""
     random, size = np.random.default_rng(5), 20_000
     frame = pd.DataFrame({name: random.integers(0, 90, size) for name in ("a", "b", "gain")} | {"note": note})
     frame.to_parquet(tmp_path / "sales.parquet")
+    more = [pd.DataFrame({"a": range(90)})] * others
     count, own = [], parquet_source._File.batches
 
     def counted(self, columns, rows):
@@ -459,7 +464,7 @@ def test_parquet_without_text_is_read_once_for_several_aggregates_if_it_fits(
 
     monkeypatch.setattr(parquet_source._File, "batches", counted)
     named, groups = {"best": ("max", "gain"), "rows": "count", "all": ("sum", "gain")}, ["note", "a"]
-    found = oocbe.aggregate(tmp_path / "sales.parquet", group_by=groups, aggregate=named, memory=memory)
+    found = oocbe.aggregate(tmp_path / "sales.parquet", *more, group_by=groups, aggregate=named, memory=memory)
     wanted = frame.groupby(groups)["gain"].agg(["max", "size", "sum"])
     assert found.to_pandas().set_index(groups).to_numpy().tolist() == wanted.to_numpy().tolist()
     assert sum("gain" in columns for columns in count) == reads
