@@ -270,9 +270,9 @@ class _Orders:
         order = np.searchsorted(self._variables, order[np.isin(order, self._variables)])
         separators = graph.separators(order)
         cells = graph.joined_cells(order, separators)
-        place, (starts, members) = np.argsort(order), separators
+        numbers, (starts, members) = np.argsort(order), separators
         parents = np.full(len(order), -1)
-        parents[np.diff(starts) > 0] = place[members[starts[:-1][np.diff(starts) > 0]]]
+        parents[np.diff(starts) > 0] = numbers[members[starts[:-1][np.diff(starts) > 0]]]
         cost = float(self._place.weighed(cells).sum()) + tuning().clique_cells * len(order)
         messages = sent_cells(cells, self._sizes[order], parents)
         scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
