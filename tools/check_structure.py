@@ -38,7 +38,7 @@ FAMILIES = ("bounds", "counting", "search", "propagation", "junction_trees", "dc
 APART = (("elimination.plan", "elimination.runs"),)
 """The first may not import the second: a plan runs nothing."""
 
-CEILING = 107_690
+CEILING = 107_698
 """Lines of the package at most, all sources counted. A commit that raises it says why."""
 
 SOURCES = (".py", ".cu", ".cuh")

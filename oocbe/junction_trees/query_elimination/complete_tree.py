@@ -53,13 +53,10 @@ DEVICE_CELLS = 300.0
 """Cells that a device joins in the time of one on the CPU (``cell_seconds``). On an H200, the largest cliques of
 linkage_23 and linkage_11 of UAI 2014 were joined at 0.15 to 0.8 trillion cells a second; at 0.1 with all others."""
 
-LIKE_ONE, LEAST_BOUND = 2.0**16, -500.0
+LIKE_ONE, LEAST_BOUND, MOST_SIBLINGS = 2.0**16, -500.0, 30
 """Greatest number of a large message, or its reciprocal, up to which its numbers are not divided by it, and the
 bound of the least number's binary logarithm down to which that is not computed: each would take a pass over the
-message, a third of the time of the join."""
-
-MOST_SIBLINGS = 30
-"""Messages to a clique up to which numbers stay undivided: their product, and the message down, fit float64."""
+message, a third of the time of the join. Products of so many messages to a clique, and of one down, fit float64."""
 
 
 def sent_cells(cells: NDArray[np.float64], sizes: NDArray[Any], parents: NDArray[np.int64]) -> NDArray[np.float64]:
