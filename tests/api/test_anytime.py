@@ -4,6 +4,7 @@ import math
 import signal
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,6 +226,10 @@ def test_slices_are_joined_on_a_device(task, monkeypatch, tune):
         functions = [oocbe.Function.from_array(edge, tables[edge[0]]) for edge in edges]
         functions += [oocbe.Function.from_array((v,), [0.25, 0.5 + v]) for v in range(12)]
         problem = oocbe.Problem(names, tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    monkeypatch.setattr(module, "DEVICE", Path("/"))
+    if task == "clauses":
+        monkeypatch.setattr(module, "cuda_works", pytest.fail)  # CUDA takes longer to start than a search to count
+        assert "search" in oocbe.anytime("PR", problem, time_limit=600).method
     monkeypatch.setattr(module, "cuda_works", lambda wanted: True)
     monkeypatch.setattr(module, "backend_named", lambda name: None)
     monkeypatch.setattr(module, "_device", lambda: module.TablePlace("cuda", 50))

@@ -65,6 +65,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline, check_deadline, current, suppressed_limit, unlimited
 from oocbe.runtime.interruption import listening
+from oocbe.runtime.memory import DEVICE
 
 ANYTIME_TASKS = ("PR", "MAR", "MAP", "MMAP")
 """Names of the tasks, as in the competitions."""
@@ -96,7 +97,7 @@ SEARCH_SHARE = 0.95
 """Share of the remaining time for the search of a best assignment, which has bounds and estimates of its own."""
 
 COUNT_SHARE, DEVICE_COUNT_SHARE = 0.7, 0.1
-"""Share of the remaining time for a count of clauses by search, without and with a device for tables."""
+"""Share of the remaining time for a count of clauses by search, without and with a driver of devices."""
 
 DEVICE_SHARE = 0.9
 """Share of the free device memory for tables: its pool has gaps."""
@@ -288,11 +289,11 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     best.take = take
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
     clauses, literals = left.problem, None if wants_marginals else _weights_of_literals(left.problem)
-    has_device = literals is not None and _takes_device(options)
+    has_driver = options.backend == "cuda" or (options.backend == "auto" and DEVICE.exists())  # CUDA takes a start
     if literals is not None:
-        if _by_counting(clauses, *literals, options, best, DEVICE_COUNT_SHARE if has_device else COUNT_SHARE):
+        if _by_counting(clauses, *literals, options, best, DEVICE_COUNT_SHARE if has_driver else COUNT_SHARE):
             return
-        left = _presolved(left, *literals) if has_device else left
+        left = _presolved(left, *literals) if has_driver and _takes_device(options) else left
     factors, targets = written_out(left.problem), range(len(left.variables)) if wants_marginals else range(0)
     memory = message_memory(options)
     place = TablePlace("cpu", memory)
@@ -348,7 +349,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         return
     if factors is not None:
         _by_conditioning(factors, choice.separators, targets, place, best)
-    if has_device and literals is not None and not best.is_exact():
+    if has_driver and literals is not None and not best.is_exact():
         _by_counting(clauses, *literals, options, best, COUNT_SHARE)
     if not best.is_exact() and choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
