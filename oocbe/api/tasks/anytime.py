@@ -289,7 +289,8 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     best.take = take
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
     clauses, literals = left.problem, None if wants_marginals else _weights_of_literals(left.problem)
-    has_driver = options.backend == "cuda" or (options.backend == "auto" and DEVICE.exists())  # CUDA takes a start
+    # The start of CUDA takes longer than many counts: the driver's file stands for it until they have ended.
+    has_driver = options.backend == "cuda" or (options.backend == "auto" and DEVICE.exists())
     if literals is not None:
         if _by_counting(clauses, *literals, options, best, DEVICE_COUNT_SHARE if has_driver else COUNT_SHARE):
             return

@@ -23,7 +23,7 @@ OLDEST_CAPABILITY = 70
 
 
 def load_driver() -> None:
-    """Initialise CUDA's driver in the background: 0.4 s, in which modules are imported and an order is found."""
+    """Initialise CUDA's driver in the background, some 0.4 s, while modules are imported and an order is found."""
 
     def initialise() -> None:
         with suppress(OSError):  # without a driver: why_unavailable gives the reason

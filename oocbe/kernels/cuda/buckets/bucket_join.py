@@ -65,7 +65,7 @@ SHARED_SECONDS = 0.2
 """
 
 ITEM_SECONDS = 2.5e-11
-"""Approximate time of an item in a level, in seconds."""
+"""Approximate seconds of a row of the largest table in a level: 1.1e-11 and 2.6e-11 in two buckets on an H200."""
 
 
 class RowLimitError(Exception):
