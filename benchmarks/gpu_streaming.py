@@ -6,12 +6,11 @@
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
 main memory; e is eliminated. ``--own`` is the number of values of the own variables: with 50, the result has 5.5 times
 as many rows as both tables. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
-bus carries both ways at once (measured in the same run), the time that the larger direction alone would take, and its
-share of the run's time. Some groups are checked against every combination of their rows. ``--trace`` adds a run that
-writes a trace. ``--packed`` measures the same tables packed as well: their bytes, and their time beside what the rows'
-bytes would take at least. ``--kept`` adds runs whose results take memory that is kept for them
-(:func:`oocbe.result_memory`), filled and free again before. ``--gpus`` repeats the runs of rows with at most so many
-GPUs, in turn; the bus is that of one of them.
+bus carries both ways at once (measured in the same run), and the share of the run's time that the larger direction
+alone would take. Some groups are checked against every combination of their rows. ``--trace`` adds runs that write a
+trace. ``--packed`` measures the same tables packed as well, beside the bus of their own bytes and of the rows' bytes.
+``--kept`` adds runs whose results take memory that is kept for them (:func:`oocbe.result_memory`), filled and free
+again before. ``--gpus`` repeats all runs with at most so many GPUs, in turn; the bus is that of all of them at once.
 """
 
 from __future__ import annotations
@@ -42,25 +41,30 @@ CHUNK_ROWS = 50 << 20
 CHECKED_GROUPS = 200
 
 
-def bus_bandwidth() -> float:
-    """Bytes a second each way, both ways at once, between pinned memory and the device."""
+def bus_bandwidth(gpus: int) -> float:
+    """Bytes a second each way, both ways and on so many GPUs at once, between pinned memory and the devices."""
     count, size = 8, 256 << 20
-    pinned = [cupyx.empty_pinned(size, np.uint8) for _ in range(4)]
-    device = [cp.empty(size, np.uint8) for _ in range(4)]
-    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    copies = []
+    for gpu in range(gpus):
+        with cp.cuda.Device(gpu):
+            pinned = [cupyx.empty_pinned(size, np.uint8) for _ in range(4)]
+            device = [cp.empty(size, np.uint8) for _ in range(4)]
+            copies.append((gpu, pinned, device, [cp.cuda.Stream(non_blocking=True) for _ in range(2)]))
     best = 0.0
     for _ in range(3):
-        cp.cuda.Device().synchronize()
         begin = time.perf_counter()
-        for turn in range(count):
-            cp.cuda.runtime.memcpyAsync(
-                device[turn % 2].data.ptr, pinned[turn % 2].ctypes.data, size, 1, streams[0].ptr
-            )
-            cp.cuda.runtime.memcpyAsync(
-                pinned[2 + turn % 2].ctypes.data, device[2 + turn % 2].data.ptr, size, 2, streams[1].ptr
-            )
-        cp.cuda.Device().synchronize()
-        best = max(best, count * size / (time.perf_counter() - begin))
+        for turn, (gpu, pinned, device, streams) in product(range(count), copies):
+            inward, outward = turn % 2, 2 + turn % 2
+            with cp.cuda.Device(gpu):
+                cp.cuda.runtime.memcpyAsync(
+                    device[inward].data.ptr, pinned[inward].ctypes.data, size, 1, streams[0].ptr
+                )
+                cp.cuda.runtime.memcpyAsync(
+                    pinned[outward].ctypes.data, device[outward].data.ptr, size, 2, streams[1].ptr
+                )
+        for gpu, *_ in copies:
+            cp.cuda.Device(gpu).synchronize()
+        best = max(best, gpus * count * size / (time.perf_counter() - begin))
     return best
 
 
@@ -123,58 +127,43 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, help="write a trace of one more run")
     arguments = parser.parse_args()
     groups = int(arguments.rows / (DOMAIN * arguments.own * 0.9))
-    bus = bus_bandwidth()
+    buses = {count: bus_bandwidth(count or 1) for count in arguments.gpus}
     f, g = (make_table(name, arguments.own, groups, seed, arguments.pinned) for name, seed in (("a", 1), ("b", 2)))
-    bytes_in = f.nbytes + g.nbytes
-    pool = cp.get_default_memory_pool()
-    pool.free_all_blocks()
-    limit = int(bytes_in / arguments.share)
+    cp.get_default_memory_pool().free_all_blocks()
+    limit = int((f.nbytes + g.nbytes) / arguments.share)
     os.environ[DEVICE_MEMORY_VARIABLE] = str(limit)
-    least = 0.0
-    for turn, count in product(range(arguments.repeat), arguments.gpus):
-        with use_gpus(count):
-            result, seconds = timed(f, g)
-        least = max(bytes_in, result.nbytes) / bus
-        report("rows" if count is None else f"rows, {count} GPUs", f, g, result, bus, least, seconds, limit)
-        if turn == 0:
-            check(f, g, result, groups)
-        result_bytes = result.nbytes
-        del result
-    if arguments.kept:
-        begin = time.perf_counter()
-        with oocbe.result_memory(result_bytes + (64 << 20)):
-            print(f"memory for results kept in {time.perf_counter() - begin:.1f} s", flush=True)
-            for turn in range(arguments.repeat):
-                result, seconds = timed(f, g)
-                report("rows, kept", f, g, result, bus, least, seconds, limit)
-                assert is_pinned(result.keys[0])
-                if turn == 0:
-                    check(f, g, result, groups)
-                del result
-            traced(arguments.trace, "kept", f, g)
-    traced(arguments.trace, "", f, g)
+    row_bytes = 0
+
+    def measure(kind: str, own_f: Any, own_g: Any) -> int:
+        """Runs in turn with each number of GPUs; the bytes of the result."""
+        nonlocal row_bytes
+        for turn, count in product(range(arguments.repeat), arguments.gpus):
+            with use_gpus(count):
+                result, seconds = timed(own_f, own_g)
+            row_bytes = row_bytes or max(f.nbytes + g.nbytes, result.nbytes)
+            name = kind if count is None else f"{kind}, {count} GPUs"
+            report(name, own_f, own_g, result, buses[count], row_bytes, seconds, limit)
+            if "kept" in kind:
+                assert is_pinned(result.keys[0] if isinstance(result, Table) else result.columns[0].words)
+            if turn == 0:
+                check(f, g, result if isinstance(result, Table) else result.to_table(), groups)
+            result_bytes = int(result.nbytes)
+            del result
+        traced(arguments.trace, kind, own_f, own_g)
+        return result_bytes
+
+    kinds = [("rows", f, g)]
     if arguments.packed:
         begin = time.perf_counter()
-        packed1, packed2 = (packed(table, arguments.pinned) for table in (f, g))
+        kinds.append(("packed", *(packed(table, arguments.pinned) for table in (f, g))))
         print(f"packed in {time.perf_counter() - begin:.1f} s", flush=True)
-        for turn in range(arguments.repeat):
-            result, seconds = timed(packed1, packed2)
-            report("packed", packed1, packed2, result, bus, least, seconds, limit)
-            if turn == 0:
-                check(f, g, result.to_table(), groups)
-            result_bytes = result.nbytes
-            del result
-        traced(arguments.trace, "packed", packed1, packed2)
+    for kind, own_f, own_g in kinds:
+        result_bytes = measure(kind, own_f, own_g)
         if arguments.kept:
-            with oocbe.result_memory(int(1.05 * result_bytes)):
-                for turn in range(arguments.repeat):
-                    result, seconds = timed(packed1, packed2)
-                    report("packed, kept", packed1, packed2, result, bus, least, seconds, limit)
-                    assert all(is_pinned(column.words) for column in result.columns)
-                    if turn == 0:
-                        check(f, g, result.to_table(), groups)
-                    del result
-                traced(arguments.trace, "packed-kept", packed1, packed2)
+            begin = time.perf_counter()
+            with oocbe.result_memory(int(1.05 * result_bytes) + (64 << 20)):
+                print(f"memory for results kept in {time.perf_counter() - begin:.1f} s", flush=True)
+                measure(f"{kind}, kept", own_f, own_g)
 
 
 def timed(f: Any, g: Any) -> tuple[Any, float]:
@@ -187,8 +176,8 @@ def timed(f: Any, g: Any) -> tuple[Any, float]:
 def traced(path: Path | None, kind: str, f: Any, g: Any) -> None:
     """One more run, with a trace beside ``path``."""
     if path:
-        about = f"join_maximise of {f.rows + g.rows:,} rows through the device {kind}".rstrip()
-        name = "-".join(part for part in (path.name.split(".")[0], kind) if part) + ".json.gz"
+        about = f"join_maximise of {f.rows + g.rows:,} rows through the device: {kind}"
+        name = f"{path.name.split('.')[0]}-{kind.replace(', ', '-')}.json.gz"
         with oocbe.trace(path.with_name(name), about=about):
             join_maximise(f, g, "e", backend="cuda")
 
@@ -204,16 +193,16 @@ def packed(table: Table, pinned: bool) -> PackedTable:
     return made
 
 
-def report(kind: str, f: Any, g: Any, result: Any, bus: float, least: float, seconds: float, limit: int) -> None:
-    """One line: sizes, rates, the least time that the rows' bytes take over the bus, and what was taken."""
+def report(kind: str, f: Any, g: Any, result: Any, bus: float, row_bytes: int, seconds: float, limit: int) -> None:
+    """One line: sizes, rates, and the share of the bus of the bytes themselves and of those that rows have."""
     bytes_in = f.nbytes + g.nbytes
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     pool = cp.get_default_memory_pool()
     print(
         f"{kind}: {f.rows:,} + {g.rows:,} -> {result.rows:,} rows; "
         f"in {bytes_in / 1e9:.2f} GB, out {result.nbytes / 1e9:.2f} GB; "
-        f"bus {bus / 1e9:.1f} GB/s each way; "
-        f"least for rows {least:.3f} s, took {seconds:.3f} s, {least / seconds:.0%}; "
+        f"bus {bus / 1e9:.1f} GB/s each way; took {seconds:.3f} s: "
+        f"{max(bytes_in, result.nbytes) / bus / seconds:.0%} of the bus, as rows {row_bytes / bus / seconds:.0%}; "
         f"device pool {pool.total_bytes() / 1e9:.2f} of {limit / 1e9:.2f} GB, resident peak {peak / 1e9:.1f} GB",
         flush=True,
     )
