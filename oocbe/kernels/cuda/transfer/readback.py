@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
@@ -50,9 +51,10 @@ class HostNumbers:
         # Pinned memory must not be used again before the kernels have written to it.
         event = getattr(self, "_event", None)
         if event is not None:
-            event.synchronize()
-            if len(self._memory) == PLACE_BYTES:
-                self._free.append((self._memory, self.address, event))
+            with suppress(cupy().cuda.runtime.CUDARuntimeError):  # another thread may be starting the device
+                event.synchronize()
+                if len(self._memory) == PLACE_BYTES:
+                    self._free.append((self._memory, self.address, event))
 
     def queued(self) -> None:
         """All kernels that write here have been launched on CuPy's current stream."""
