@@ -36,7 +36,7 @@ from oocbe.api.tasks.count import clauses_left, count_clauses
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order import order_cell_work, search_orders, speed_of
+from oocbe.elimination.orders.order import search_orders, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
@@ -306,13 +306,16 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         answers = [QueryAnswer(factors, {}, place)]
         if _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
             return
-    most, work = PLAN_SHARE * _remaining(), order_cell_work(speed_of(place.backend), options.tables)
+    most, work = PLAN_SHARE * _remaining(), math.inf if factors is None else 1 / speed_of(place.backend).cells_a_row
     seconds = min(options.order_seconds, most)
     choice = search_orders(left.problem, options.order, seconds, options.seed, cell_work=work, longest=most)[0]
     if factors is not None:
         factors = replace(factors, order=choice.order)
         answers.append(QueryAnswer(factors, {}, place))
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=4 if wants_marginals else 1)
+    is_far = place.backend == "cpu" and graphs.cells >= MOST_CELLS
+    if not is_far and _by_relevant_factors(answers[1:], targets, place, best, FIRST_SHARE):
+        return
     first: LogJoinGraph | None = None
 
     def refine(graph: LogJoinGraph) -> bool:
@@ -345,7 +348,6 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         first = None if is_over else first
     if best.is_exact():
         return
-    is_far = place.backend == "cpu" and graphs.cells >= MOST_CELLS
     if not is_far and _by_relevant_factors(answers, targets, place, best, EXACT_SHARE):
         return
     if factors is not None:
