@@ -425,7 +425,7 @@ from oocbe.tables.stored import StoredTable
 folder, memory = sys.argv[1], int(sys.argv[2])
 f, g = StoredTable.open(folder + "/f"), StoredTable.open(folder + "/g")
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-small = [StoredTable.save(folder + f"/small{i}", t.read(0, 100)) for i, t in enumerate((f, g))]
+small = [StoredTable.save(folder + f"/small{i}", t.read(0, 1 << 17)) for i, t in enumerate((f, g))]
 def run(a, b, to):  # everything that is compiled or loaded is loaded by small tables first
     joined = join_sum(a, b, output=f"{folder}/{to} joined", memory=memory, scratch=folder)
     maximise(joined, "k", output=f"{folder}/{to} maximised", memory=memory, scratch=folder)
