@@ -133,6 +133,7 @@ def main(begin: float | None = None) -> None:
     for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
+    atexit.register(gc.freeze)  # the end of a process frees all; a last run over all containers takes 0.2 to 0.5 s
     atexit.register(_ignore_signals)
     if COMPLETION_VARIABLE in os.environ:  # a shell requests completions
         from typer.completion import completion_init  # type: ignore[attr-defined]

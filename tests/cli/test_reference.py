@@ -42,10 +42,14 @@ def test_another_shell_is_refused():
 
 @pytest.mark.parametrize(("words", "expected"), [("oocbe so", ["solve"]), ("oocbe solve --temp", ["--temperature"])])
 def test_what_may_follow(words, expected):
-    """As the script asks it, of a process that is called by the program's name."""
+    """As the script asks it, of a process that is called by the program's name. At its end, no run of the collector
+    over all containers delays it."""
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_OOCBE_COMPLETE": "complete_bash"}
-    program = "import sys; sys.argv = ['oocbe']; from oocbe.__main__ import main; main()"
+    program = (
+        "import atexit, gc, sys\natexit.register(lambda: print('frozen' if gc.get_freeze_count() else 'collected'))\n"
+        "sys.argv = ['oocbe']; from oocbe.__main__ import main; main()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **asked}, capture_output=True, text=True, check=False
     )
-    assert done.stdout.split() == expected, done.stderr
+    assert done.stdout.split() == [*expected, "frozen"], done.stderr
