@@ -10,9 +10,9 @@ Entries of loops that are gone, or have other parameters now, are removed.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
+import pickle
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,17 +23,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from numba.core.environment import _rebuild_env
 from numba.core.typing.templates import Signature
 
-from oocbe.kernels.cpu import jit, signatures
+from oocbe.kernels.cpu import dispatchers, jit, signatures
 from oocbe.kernels.cpu.compiler import Loop
 from tools.imports import ROOT
 
 
-class _Reader(jit._Unpickler):
+class _Reader(pickle.Unpickler):
     """Reads a compilation without its constants."""
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)
-        return (lambda *_: None) if found in (_rebuild_env, jit._environment) else found
+        return (lambda *_: None) if found is _rebuild_env else found
 
 
 def compiled() -> Iterator[Loop]:
@@ -42,7 +42,9 @@ def compiled() -> Iterator[Loop]:
         module = ".".join(source.relative_to(ROOT).with_suffix("").parts)
         folders = jit._cache_folders(str(source), os.environ.get(jit.CACHE_VARIABLE, ""))
         for file in sorted(file for folder in folders.all() for file in Path(folder).glob("*.nbc")):
-            parts = _Reader(io.BytesIO(file.read_bytes())).load()
+            with file.open("rb") as stream:
+                pickle.load(stream)  # the machine code
+                parts = _Reader(stream).load()
             (signature,) = (part for part in parts if isinstance(part, Signature))
             yield module, file.name.rpartition("-")[0], signature.args
 
@@ -51,7 +53,7 @@ def table(loops: Iterable[Loop], names: dict[str, str]) -> dict[str, dict[str, l
     """Signatures by module and function; ``names`` gets the expressions of named types."""
     found: dict[str, dict[str, list[str]]] = {}
     for module, name, types in loops:
-        text = ", ".join(signatures.described(kind, names) for kind in types)
+        text = ", ".join(dispatchers.described(kind, names) for kind in types)
         found.setdefault(module, {}).setdefault(name, []).append(text)
     return found
 

@@ -19,7 +19,7 @@ from oocbe.cli import progress
 from oocbe.cli.main import app
 from oocbe.cli.output import times
 from oocbe.cli.progress import BarObserver, LogObserver, observer_for
-from oocbe.kernels.cpu import signatures
+from oocbe.kernels.cpu import dispatchers, signatures
 from oocbe.model.settings.machine import control_group_processors
 from oocbe.model.settings.options import SolveOptions, default_text
 from oocbe.runtime.compilation import SENTENCE, Compilation
@@ -111,19 +111,19 @@ def test_times_tell_compiling_apart():
 
 LOADED = """
 import gc
-import sys
-
-from numba.core.dispatcher import Dispatcher
 
 import oocbe
+from oocbe.kernels.cpu.dispatchers import described
+from oocbe.kernels.cpu.jit import Loop
 from oocbe.kernels.cpu.signatures import listed
 from oocbe.stress.tables import grid_network, random_network
 
 
 def check(is_quick):
-    found = (item for item in gc.get_objects() if isinstance(item, Dispatcher))
-    loops = {(item.py_func.__module__, item.py_func.__name__, s) for item in found for s in item.overloads}
-    print(sorted(str(loop) for loop in loops - set(listed(is_quick)) if loop[0].startswith("oocbe.")), len(loops) > 9)
+    found = (item for item in gc.get_objects() if type(item) is Loop)
+    loops = {(item.py_func.__module__, item.py_func.__name__, types) for item in found for types, _ in item._files}
+    known = {(module, name, ", ".join(described(kind, None) for kind in s)) for module, name, s in listed(is_quick)}
+    print(sorted(str(loop) for loop in loops - known if loop[0].startswith("oocbe.")), len(loops) > 9)
 """
 
 SOLVES = f"""{LOADED}
@@ -184,7 +184,7 @@ def test_entries_without_a_function_or_type_are_broken(loops, types, error, tmp_
 def test_types_of_signatures_are_written_and_read():
     names, named = {}, {}
     for *_, kinds in signatures.listed():
-        texts = [signatures.described(kind, names) for kind in kinds]
+        texts = [dispatchers.described(kind, names) for kind in kinds]
         for name in names.keys() - named.keys():
             (named[name],) = signatures.made(names[name], named)
         assert signatures.made(", ".join(texts), named) == kinds

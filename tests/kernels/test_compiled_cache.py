@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from oocbe import errors
-from oocbe.kernels.cpu import compiler, interpreter, jit
+from oocbe.kernels.cpu import compiler, dispatchers, interpreter, jit, machine_code
 from oocbe.runtime import (
     address_space,
     compilation,
@@ -106,7 +106,7 @@ def nowhere(tmp_path):
 
 def doubled(environment, *arguments, before="", **more):
     """What a process prints that calls the loop, and how often it found it compiled; what it says, each call a line."""
-    call = "print(doubled({}), sum(doubled.stats.cache_hits.values())); print('called', file=sys.stderr)"
+    call = "print(doubled({}), len(doubled._runs)); print('called', file=sys.stderr)"
     script = "; ".join([f"{before}import sys; from loop import doubled", *map(call.format, arguments)])
     done = subprocess.run(
         [sys.executable, "-B", "-c", script],
@@ -185,8 +185,8 @@ def test_the_wait_for_another_process_s_compilation_is_no_working_time(tmp_path)
     with subprocess.Popen([sys.executable, "-c", holds, str(path)], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"
         loops, seconds = counted.loops, counted.seconds
-        jit._locks.append(jit._lock(str(path)))
-        jit._unlock()
+        dispatchers._locks.append(dispatchers._lock(str(path)))
+        dispatchers._unlock()
         assert counted.loops == loops
         assert counted.seconds > seconds
     assert not path.exists()
@@ -277,7 +277,7 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
     (package / "jit.py").write_text(Path(jit.__file__).read_text())
-    for module in (errors, compiler, interpreter, *MODULES):
+    for module in (errors, compiler, dispatchers, interpreter, machine_code, *MODULES):
         copied = tmp_path / Path(*module.__name__.split(".")).with_suffix(".py")
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_text(Path(module.__file__).read_text())
@@ -294,58 +294,116 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
         assert int(done.stdout) == result
 
 
-def test_cached_code_is_loaded_without_what_compiles_and_other_types_are_compiled_all_the_same(tmp_path):
-    (tmp_path / "loop.py").write_text(
-        "import numpy as np\nfrom oocbe.kernels.cpu.jit import jit\n\n\n"
-        "@jit\ndef doubled(x):\n    y = np.empty(len(x), dtype=x.dtype)\n"
-        "    for i in range(len(x)):\n        y[i] = 2 * x[i]\n    return y\n"
-    )
-    script = (
-        "import sys, numpy as np\nfrom loop import doubled\nprint(doubled(np.arange(3))[2], "
-        "'numba.cpython.mathimpl' in sys.modules, doubled(np.arange(3.0))[2], sum(doubled.stats.cache_hits.values()), "
-        "'numpy.ma' in sys.modules)"
-    )
+PLAIN = """
+from typing import NamedTuple
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import helper, jit_at_once
+from oocbe.kernels.cpu.native import array_at, plus
+
+
+class Pair(NamedTuple):
+    first: np.ndarray
+    second: int
+
+
+@helper
+def added(x, y):
+    return plus(x, y)
+
+
+@jit_at_once
+def doubled(x):
+    y = np.empty(len(x), dtype=x.dtype)
+    for i in range(len(x)):
+        y[i] = added(x[i], x[i])
+    return y
+
+
+@jit_at_once
+def paired(pair, address):
+    if pair.second < 0:
+        raise ValueError("no negative number")
+    return Pair(doubled(array_at(address, 0, 2, pair.first)), int(10 * np.exp(pair.second)))
+
+
+@jit_at_once
+def third(x):
+    return doubled(x)[2]
+"""
+
+CALLS = """
+import os, pickle, sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+import loop
+
+numbers, found = np.arange(3), []
+sys.setswitchinterval(1e-6)  # seconds: threads that all load the loop
+for _ in range(2):
+    with ThreadPoolExecutor(4) as pool:
+        found.append({int(values[2]) for values in pool.map(loop.doubled, [numbers] * 50)})
+    pair = loop.paired(loop.Pair(numbers, 1), numbers.ctypes.data)
+    try:
+        loop.paired(loop.Pair(numbers, -1), numbers.ctypes.data)
+    except ValueError as error:
+        found.append(str(error))
+    found += [pair.first.tolist(), pair.second, type(pair).__name__, sys.getrefcount(pair.first)]
+    assert pickle.loads(pickle.dumps(loop.doubled)) is loop.doubled
+    if (child := os.fork()) == 0:
+        os._exit(loop.doubled(numbers)[2])
+    found.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    found.append("numba" in sys.modules)
+    if len(found) < 10:
+        found += [int(v) for v in (loop.third(numbers), loop.doubled(np.arange(3.0))[2], loop.doubled(x=numbers)[2])]
+print(found)
+"""
+
+
+def test_cached_code_runs_without_numba_and_beside_it(tmp_path):
+    """Results, errors, threads, a fork; then other types, and a loop that calls a loaded one, are compiled."""
+    (tmp_path / "loop.py").write_text(PLAIN)
     path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for printed in ("4 True 4.0 0 True", "4 False 4.0 2 False"):
+    part = "[{4}, 'no negative number', [0, 2], 27, 'Pair', 2, 4, "
+    for is_imported in (True, False):
         done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
         )
-        assert done.stdout.strip() == printed
+        assert done.stdout.strip() == f"{part}{is_imported}, 4, 4, 4, {part[1:]}True]"
 
 
-@pytest.mark.parametrize("kind", ["?", "b", "H", "i", "q", "Q", "f", "d", ">i4", "g", "S3"])
-def test_types_of_arrays_are_numbas(kind):
-    cells = np.zeros((4, 6), dtype=kind)
+@pytest.mark.parametrize("code", ["?", "b", "H", "i", "q", "Q", "f", "d", ">i4", "g", "S3", "m8[s]"])
+def test_types_of_values_are_numbas(code):
+    cells = np.zeros((4, 6), dtype=code)
     fixed = cells.copy()
     fixed.flags.writeable = False
-    if kind in (">i4", "g"):
-        with pytest.raises(numba.errors.NumbaValueError, match="Unsupported array dtype"):
-            numba.typeof(cells)
+    arrays = [cells, cells.T, cells[::2, ::2], cells[0], cells[:1, 0], cells[:0], fixed]
+    if code in (">i4", "g", "S3", "m8[s]"):
+        for value in arrays:
+            with pytest.raises(KeyError):
+                machine_code.described(value)
         return
-    for array in (cells, cells.T, cells[::2, ::2], cells[0], fixed):
-        assert numba.typeof(array) == jit._type_of_array(array, None)
+    named = machine_code.MachineCode(cells, 3, (), (fixed, 2.0))
+    for value in (*arrays, cells[0, 0], (), (1, 1), named, 1 << 62, -(1 << 63), True, 1.5, None):
+        assert machine_code.described(value) == dispatchers.described(numba.typeof(value), None)
 
 
-def test_bitcode_of_cached_code_is_parsed_only_where_another_loop_is_compiled(tmp_path):
-    """Parsing took four fifths of the time of loading, a tenth of a small solve."""
-    (tmp_path / "loop.py").write_text(
-        "from oocbe.kernels.cpu.jit import jit_at_once\n\n\n@jit_at_once\ndef doubled(x):\n    return 2 * x\n\n\n"
-        "@jit_at_once\ndef quadrupled(x):\n    return doubled(doubled(x))\n"
-    )
-    script = (
-        "import llvmlite.binding as binding\nfrom oocbe.kernels.cpu import jit\nfrom loop import doubled, quadrupled\n"
-        "parsed, parse = [], binding.parse_bitcode\n"
-        "def counted(code, *context):\n    parsed.append(code != jit._EMPTY)\n    return parse(code, *context)\n"
-        "binding.parse_bitcode = jit.parse_bitcode = counted\n"
-        "print(doubled(3), sum(parsed), quadrupled(3), sum(parsed), doubled.stats.cache_hits.total())"
-    )
-    path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
-    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    first = "from loop import doubled; print(doubled(3))"
-    for code, printed in ((first, "6"), (script, "6 0 12 1 1")):
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == printed
+@pytest.mark.parametrize("value", [1 << 63, "text", np.zeros(2).view(np.recarray), (1, "text"), 1j])
+def test_values_of_other_types_are_left_to_numba(value):
+    with pytest.raises(KeyError):
+        machine_code.described(value)
+    assert machine_code.kind(value) not in map(machine_code.kind, (1, 1.0, np.zeros((1, 1), dtype=np.int64), (1, 1)))
+
+
+def test_machine_code_with_unknown_symbols_or_for_another_processor_is_not_loaded():
+    code = machine_code.MachineCode(b"", "run", ("malloc", "_a_symbol_of_another_library"), ())
+    assert machine_code.link(code, forget) is None
+    loop = jit.jit(forget)
+    assert loop.file("int64") != loop.file("int64", ("x86_64-unknown-linux-gnu", "generic", ""))
 
 
 def test_helpers_are_optimised_in_their_callers_alone(tmp_path):

@@ -1,4 +1,4 @@
-"""Compilation of all loops: Numba, without the interpreter lock, cached on disk.
+"""Compiled loops: decorators, and calls of cached machine code. Numba compiles what is in no cache.
 
 Parallelism comes from :mod:`oocbe.kernels.cpu.threads` (several calls of one compiled loop over row ranges), not from
 Numba's own: a compiled loop without the lock is simpler, can be scheduled dynamically and survives a fork.
@@ -9,53 +9,29 @@ it names, directly or not; a new digest removes the old folder. The folders are 
 places: a container may have a read-only program and no home. Unwritable places before it are read as well: an image is
 warmed up during its build, and read-only afterwards.
 
-Numba loads its whole compiler before it reads its cache, and the modules that defined the cached code. That takes
-longer than a small solve, so cached code is loaded separately here; the first actual compilation loads the rest.
+The import of Numba takes longer than a small solve. So it waits for the first loop without cached machine code.
 """
 
 from __future__ import annotations
 
-import fcntl
-import io
 import os
 import pickle
 import re
 import shutil
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, update_wrapper
 from hashlib import blake2b
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
+from oocbe.kernels.cpu.compiler import compiler, found
+from oocbe.kernels.cpu.machine_code import Run, described, kind, link, machine, numba_version
 from oocbe.runtime.address_space import LOOPS_BYTES, require
-from oocbe.runtime.data_limit import data_limit
+from oocbe.runtime.writable import can_be_written, private_scratch
 
 require(LOOPS_BYTES, "loading and running compiled loops")
-
-# ruff: noqa: E402  (Numba's library ends the process if memory is short)
-with data_limit.lifted():
-    import numba
-import numpy as np
-from llvmlite.binding import parse_assembly, parse_bitcode
-from numba.core.caching import _Cache as Cache
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, CompileResult
-from numba.core.environment import Environment, _rebuild_env, lookup_environment
-from numba.core.event import Listener, register
-from numba.core.runtime import rtsys
-from numba.core.serialize import dumps
-from numba.core.typing.typeof import typeof_impl
-from numba.np.numpy_support import from_dtype, map_layout
-
-from oocbe.kernels.cpu.compiler import Loop, compiler
-from oocbe.kernels.cpu.interpreter import Interpreter
-from oocbe.runtime.compilation import compilation
-from oocbe.runtime.deadline import current
-from oocbe.runtime.writable import can_be_written, private_scratch, write_whole
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,237 +45,87 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: P
 """The folder of the package; all compiled loops are below it, in folders called ``kernels/cpu``."""
 
 
-_EMPTY = parse_assembly("").as_bitcode()
-"""Bitcode of an empty module."""
+class Loop:
+    """A compiled function. Calls with cached machine code run without Numba; the rest is its dispatcher's."""
 
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        return _environment if found is _rebuild_env else found
-
-
-def _environment(module: str, constants: Sequence[object], name: str) -> Any:
-    """The constants of a function of a module; Numba's own method imports that module, for its names.
-
-    Only code in object mode looks names up, and there is none here. Numba's modules take a tenth of a second, and one
-    of them another third, as it searches for SciPy's BLAS.
-    """
-    if not module.startswith("numba.") or module in sys.modules or lookup_environment(name) is not None:
-        return _rebuild_env(module, constants, name)
-    made = Environment({"__name__": module})
-    made.consts[:] = constants
-    made.env_name = name
-    Environment._memo[name] = made
-    return made
-
-
-class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The code of a loop that only other loops call: they contain it, and it is optimised there alone, not once more
-    for each loop between. Nothing is made for the processor."""
+    def __init__(self, function: Any, is_interpreted: bool, settings: dict[str, object]) -> None:
+        update_wrapper(self, function)
+        self.py_func, self.is_interpreted, self.settings = function, is_interpreted, settings
+        self.folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
+        self._runs: dict[Any, Run] = {}
+        self._files: dict[tuple[str, object], str] = {}
 
     @property
-    def codegen(self) -> Any:
-        """In place of what keeps the constants of code in object mode."""
-        return SimpleNamespace(set_env=lambda *_: None)
+    def is_helper(self) -> bool:
+        """Whether only other loops call it."""
+        return "no_cpython_wrapper" in self.settings
 
-    def _optimize_final_module(self) -> None:
-        pass
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run the machine code for the arguments' types; without any, Numba's dispatcher compiles or interprets."""
+        run = None if named else self._runs.get(tuple(map(kind, arguments)))
+        if run is None:
+            run = (None if named else self.load(arguments)) or self.dispatcher
+        return run(*arguments, **named)
 
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._compiled_object, self._finalized = b"", True
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dispatcher, name)
 
+    def __reduce__(self) -> str:
+        return str(self.py_func.__qualname__)
 
-class _HelperCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler of such loops."""
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's, which compiles."""
+        return found("oocbe.kernels.cpu.dispatchers", "dispatcher")(self)
 
-    def __init__(self, typing_context: Any, target_context: Any, library: Any, *others: Any) -> None:
-        library = _HelperLibrary(target_context.codegen(), "helper")
-        library.enable_object_caching()
-        super().__init__(typing_context, target_context, library, *others)
-
-
-class _Cache(Cache):  # type: ignore[misc]
-    """Compilations of a function: a file each, loaded without the compiler, also from read-only folders.
-
-    A file's name has a digest of all that the machine code depends on, so there is no index that two processes could
-    overwrite. A process that compiles holds the lock of that file; others wait for it instead of compiling the same.
-    The folders are those of the function's module, and the settings are Numba's.
-    """
-
-    def __init__(self, function: Any, folders: _Folders, settings: dict[str, object]) -> None:
-        self._folders = folders
-        self._function = function
-        self._files: dict[Any, str] = {}
-        self._is_helper = "no_cpython_wrapper" in settings
-        code = function.__code__
-        self._name = f"{function.__qualname__.replace('<', '').replace('>', '')}-{code.co_firstlineno}"
-        source = blake2b(code.co_code).hexdigest()
-        self._versions = f"{sys.implementation.cache_tag} {numba.__version__} {settings} {source}"
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether there is a folder for new compilations."""
-        return self._folders.writable is not None
-
-    @property
-    def cache_path(self) -> str:
-        """Folder with compilations of this function's module; if there are none yet, the folder for new ones."""
-        paths = self._folders.all()
-        return next((path for path in paths if Path(path).is_dir()), paths[0] if paths else "")
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compilation for a signature, or None: the caller compiles it then, and holds its lock."""
-        rtsys.initialize(target_context)  # the allocations of compiled code; Numba's own refresh takes over 100 ms
-        file = self._file(sig, target_context.codegen())
-        found = self._load(file, target_context)
-        if found is None and self.is_writable:
-            _locks.append(_lock(f"{self._folders.writable}/{file}.lock"))
-            if _locks[-1] is not None:
-                found = self._load(file, target_context)  # another process may have compiled it meanwhile
-            if found is not None:
-                _unlock()
-        return found
-
-    def missing(self, signature: Any, codegen: Any) -> Loop | None:
-        """The loop, if it is in no cache, and another process can compile it."""
-        module = self._function.__module__
-        if not self.is_writable or not module.startswith("oocbe.") or getattr(sys, "frozen", False):
-            return None  # a frozen program's executable is the program itself
-        file = self._file(signature, codegen)
-        if any(os.path.exists(f"{folder}/{file}") for folder in self._folders.all()):  # noqa: PTH110
-            return None
-        return module, self._function.__qualname__, signature
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compilation if possible; warn the user if there is no good folder."""
-        if self._folders.warning:
-            _say(self._folders.warning)
-        if not self.is_writable:
-            return
+    def load(self, arguments: tuple[Any, ...]) -> Run | None:
+        """The cached machine code for the types of some arguments; None: there is none, or Numba has to load it."""
         try:
-            if not data.library.has_dynamic_globals:
-                short = data._replace(type_annotation="")  # a listing of the types, for readers
-                write_whole(f"{self._folders.writable}/{self._file(sig, data.codegen)}", dumps(short._reduce()))
-        except OSError as error:
-            _say(f"a compiled loop is not kept: {error}")
-        finally:
-            _unlock()
-
-    def _file(self, signature: Any, codegen: Any) -> str:
-        if signature not in self._files:  # a signature's text takes a tenth of a millisecond
-            depends = f"{signature} {codegen.magic_tuple()} {self._versions}"
-            self._files[signature] = f"{self._name}.{blake2b(depends.encode(), digest_size=12).hexdigest()}.nbc"
-        return self._files[signature]
-
-    def _load(self, file: str, target_context: Any) -> Any:
-        for folder in self._folders.all():
-            with suppress(OSError):  # unreadable files count as missing
+            file = self.file(", ".join(map(described, arguments)))
+        except (KeyError, TypeError, AttributeError):
+            return None
+        for folder in self.folders.all():
+            with suppress(OSError):
                 with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123  (half the time of a Path, at every start)
-                    found = _Unpickler(io.BytesIO(stream.read())).load()
-                with data_limit.lifted():
-                    return self._rebuilt(target_context, *found)
+                    made = pickle.load(stream)
+                if (run := None if made is None else link(made, self.py_func)) is not None:
+                    self._runs[tuple(map(kind, arguments))] = run
+                return run
         return None
 
-    def _rebuilt(self, target_context: Any, library: Any, description: Any, *others: Any) -> Any:
-        """A saved compilation. Its bitcode, which takes most of the time of loading to parse, is parsed only if another
-        loop is compiled that calls this one."""
-        name, kind, (code, bitcode) = library
-        codegen = target_context.codegen()
-        context = target_context
-        if self._is_helper:
-            whole = _HelperLibrary(codegen, name)
-            whole._finalized = True
-            context = SimpleNamespace(
-                codegen=lambda: SimpleNamespace(unserialize_library=lambda _: whole),
-                typing_context=target_context.typing_context,
-                get_executable=target_context.get_executable,
-            )
-        else:
-            symbols = (description.llvm_func_name, description.llvm_cpython_wrapper_name)
-            codegen._engine._defined_symbols.update(symbols)
-        made = CompileResult._rebuild(context, (name, kind, (code, _EMPTY)), description, *others)
-        made.library._get_module_for_linking = cache(partial(parse_bitcode, bitcode))
-        return made._replace(target_context=target_context)
+    def file(self, types: str, processor: object = None) -> str:
+        """Name of the file of a compilation: a digest of all that the machine code depends on.
 
-    def enable(self) -> None:
-        """Nothing: the cache is always on, and a change of the code changes the files' names."""
-
-    disable = flush = enable
+        types : of the arguments. processor : what Numba compiles for, if that is not this one.
+        """
+        if (types, processor) not in self._files:
+            code = self.py_func.__code__
+            depends = f"{types} {processor or machine()} {sys.implementation.cache_tag} {self.settings} "
+            depends += f"{numba_version()} {blake2b(code.co_code).hexdigest()}"
+            name = self.py_func.__qualname__.replace("<", "").replace(">", "")
+            digest = blake2b(depends.encode(), digest_size=12).hexdigest()
+            self._files[types, processor] = f"{name}-{code.co_firstlineno}.{digest}.nbc"
+        return self._files[types, processor]
 
 
-LOCK_POLL_SECONDS = 0.01
-"""Time between two attempts to lock a file that another process holds while it compiles, which takes seconds."""
+class OfNumba:
+    """A function of a module of Numba, for use in loops, or what it makes of ``arguments``; imported with the first
+    compilation."""
 
-_locks: list[tuple[str, int] | None] = []
-"""Locks of the running compilations, innermost last; Numba's own lock lets one thread compile at a time."""
+    def __init__(self, module: str, name: str, *arguments: Any) -> None:
+        self._of, self._arguments = (module, name), arguments
 
-
-def _lock(path: str) -> tuple[str, int] | None:
-    """Wait for the lock of a file, and take it; None where files cannot be locked.
-
-    The system frees the lock of a process that ends. It belongs to the process alone, not to its children.
-    """
-    with suppress(OSError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-        while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if not _is_locked(file):
-                compilation.begin(loops=0)  # the wait is no working time of an attempt
-                try:
-                    while not _is_locked(file):
-                        time.sleep(LOCK_POLL_SECONDS)
-                finally:
-                    compilation.end()
-            with suppress(FileNotFoundError):
-                if os.stat(path).st_ino == os.fstat(file).st_ino:  # noqa: PTH116
-                    return path, file
-            os.close(file)  # its last owner has removed it
-    return None
+    @cached_property
+    def _numba_type_(self) -> Any:
+        value, context = found(*self._of), found("numba.core.registry", "cpu_target").typing_context
+        made = value(*self._arguments) if self._arguments else value
+        context.refresh()
+        return context.resolve_value_type(made)
 
 
-def _is_locked(file: int) -> bool:
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def _unlock() -> None:
-    """Free the lock of the innermost compilation."""
-    held = _locks.pop()
-    if held is not None:
-        with suppress(OSError):
-            os.unlink(held[0])  # noqa: PTH108
-        os.close(held[1])
-
-
-class _Listener(Listener):  # type: ignore[misc]
-    """Listener for Numba's compilations; cached code causes no events."""
-
-    def on_start(self, event: Any) -> None:
-        compilation.begin()
-
-    def on_end(self, event: Any) -> None:
-        compilation.end()
-        cache = event.data["dispatcher"]._cache
-        if event._exc_details is not None and isinstance(cache, _Cache) and cache.is_writable:
-            _unlock()
-
-
-register("numba:compile", _Listener())
-
-_type_of_array = typeof_impl.dispatch(np.ndarray)
-
-
-@typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
-def _(array: Any, context: Any) -> Any:
-    """The type of an array. Numba's own method loads NumPy's masked arrays, a fortieth of a small solve."""
-    if type(array) is not np.ndarray or array.dtype.char not in "?bBhHiIlLqQfd" or not array.dtype.isnative:
-        return _type_of_array(array, context)
-    return numba.types.Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
+def intrinsic(typed: Callable[..., Any]) -> Any:
+    """Numba's intrinsics (decorator)."""
+    return OfNumba("numba.extending", "intrinsic", typed)
 
 
 def jit(function: Function) -> Function:
@@ -346,44 +172,12 @@ def without_allocation(function: Function) -> Function:
 
 
 def _compiled(function: Function, is_interpreted: bool = True, **settings: Any) -> Function:
-    """Compile with Numba, and keep the result in this module's cache.
-
-    No loop is called from C, so C wrappers are left out. Cached code is executed, so a settings file in the current
-    folder (``.numba_config.yaml``), possibly another user's, does not determine the cache folder.
-    """
-    folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
+    """Compile with Numba, and keep the result in this module's cache. No loop is called from C, so C wrappers are left
+    out."""
     settings |= {"nogil": True, "no_cfunc_wrapper": True}
-    if "no_cpython_wrapper" in settings:
-        settings["pipeline_class"] = _HelperCompiler
-    compiled: Any = numba.njit(**settings)(function)
-    cache, compile_here = _Cache(function, folders, settings), compiled.compile
-    compiled._cache = cache
-
-    def compile_loop(signature: Any) -> Any:
-        """Numba's own method holds a lock for all threads, so another process compiles before it is called."""
-        deadline = current()
-        if deadline is not None and tuple(signature) not in compiled.overloads:
-            missing = cache.missing(signature, compiled.targetctx.codegen())
-            if missing is not None:
-                compiler.compile(missing, deadline.outermost)
-        return compile_here(signature)
-
-    compiled.compile = compile_loop
-    if is_interpreted and "no_cpython_wrapper" not in settings:
-        interpreter = Interpreter(compiled, lambda signature: cache.missing(signature, compiled.targetctx.codegen()))
-        compile_for_arguments = compiled._compile_for_args
-
-        def function_for(*arguments: Any, **named: Any) -> Any:
-            """Numba calls this if no compiled signature fits, and then the result, with the same arguments."""
-            return (
-                interpreter
-                if not named and interpreter.takes(arguments)
-                else compile_for_arguments(*arguments, **named)
-            )
-
-        compiled._compile_for_args = function_for
-    result: Function = compiled
-    return result
+    result: Any = Loop(function, is_interpreted and "no_cpython_wrapper" not in settings, settings)
+    made: Function = result
+    return made
 
 
 def is_ready(loop: Function, *arguments: object) -> bool:
@@ -392,7 +186,7 @@ def is_ready(loop: Function, *arguments: object) -> bool:
     True as well if no other process can compile it, or failed to: the call compiles it then.
     """
     compiled: Any = loop
-    if compiled.overloads:
+    if compiled._runs or compiled.load(arguments) is not None or compiled.overloads:
         return True
     missing = compiled._cache.missing(tuple(map(compiled.typeof_pyval, arguments)), compiled.targetctx.codegen())
     return missing is None or compiler.has_tried(missing)
@@ -462,7 +256,7 @@ def _home() -> str | None:
 
 
 @cache
-def _say(what: str) -> None:
+def say(what: str) -> None:
     """Print a warning to stderr, once a process; it is not an error."""
     print(f"oocbe: {what}; {CACHE_VARIABLE} may name a better place", file=sys.stderr)
 

@@ -11,17 +11,18 @@ import operator
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import carray, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.interpreter import stands_in
-from oocbe.kernels.cpu.jit import inline
+from oocbe.kernels.cpu.jit import OfNumba, inline, intrinsic
+
+carray: Any = OfNumba("numba", "carray")
 
 
 def _binary(name: str, emit: Any) -> Any:
     def typed(typing_context: Any, a: Any, b: Any) -> Any:
+        from numba import types
+
         del typing_context
         if a != b or not isinstance(a, types.Integer | types.Float):
             return None
@@ -50,8 +51,11 @@ for _intrinsic, _function in ((plus, operator.add), (times, operator.mul), (leas
     stands_in(_intrinsic)(_function)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
+    from llvmlite import ir
+    from numba import types
+
     del typing_context
     pointer = types.CPointer(like.dtype)
 

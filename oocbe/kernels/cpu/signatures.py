@@ -25,28 +25,6 @@ FILE = Path(__file__).with_suffix(".json")
 solve``: those of the README's first solve."""
 
 
-def described(kind: Any, names: dict[str, str]) -> str:
-    """A Numba type as :func:`made` evaluates it, with ``names`` of named tuples; OocbeError: no expression."""
-    if isinstance(kind, types.Array):
-        text = f"array({kind.dtype}, {kind.ndim}, {kind.layout!r})"
-        return text if kind.mutable else f"readonly{text[len('array') :]}"
-    if isinstance(kind, types.BaseTuple):
-        inner = ", ".join(described(item, names) for item in kind)
-        if not isinstance(kind, types.BaseNamedTuple):
-            return f"tuple({inner})"
-        owner = kind.instance_class
-        text = f"named('{owner.__module__}:{owner.__qualname__}', {inner})"
-        number = 1
-        while names.setdefault(f"{owner.__name__}{number}", text) != text:
-            number += 1
-        return f"{owner.__name__}{number}"
-    if isinstance(kind, types.Literal):
-        return f"literal({kind.literal_value!r})"
-    if isinstance(kind, types.Number | types.Boolean | types.NoneType):
-        return str(kind)
-    raise OocbeError(f"a loop is called with a value of the type {kind}, which the list of signatures has no name for")
-
-
 def _named(name: str, *kinds: Any) -> Any:
     owner = found(*name.split(":"))
     if len(owner._fields) != len(kinds):
