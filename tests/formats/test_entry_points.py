@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.formats import registry
 from oocbe.formats.registry import Format, formats
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-format.md"
@@ -62,14 +61,14 @@ def test_an_entry_point_that_is_no_format_is_named(package):
 def test_a_format_with_a_name_that_is_no_suffix_of_its_own_is_refused(monkeypatch, name):
     """It would never be found by the suffix of a file."""
     theirs = SimpleNamespace(name="pairs", value="their_formats:PAIRS", load=lambda: Format(name, "costs", str))
-    monkeypatch.setattr(registry, "entry_points", lambda group: [theirs])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [theirs])
     with pytest.raises(UsageError, match="no Format with a name of its own, in lower case"):
         formats.__wrapped__()
 
 
 def test_formats_of_other_packages_are_listed_by_name(monkeypatch):
     theirs = SimpleNamespace(name="dat", value="their_formats:DAT", load=lambda: Format("dat", "costs", str))
-    monkeypatch.setattr(registry, "entry_points", lambda group: [theirs])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [theirs])
     assert "dat" in formats.__wrapped__()
     assert list(formats.__wrapped__()) == sorted(formats.__wrapped__())
 
