@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.api.tasks import count as counts
-from oocbe.errors import UnsupportedError, UsageError
+from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -169,19 +169,33 @@ def test_values_of_integers(numbers):
     assert [total(values[row : row + 1]) for row in range(len(numbers))] == numbers
 
 
-def test_logarithms_beyond_floats(tmp_path):
-    """The weights of 400 variables are 10**-9 and 10**-10: the count and its logarithm are exact, the float is 0."""
-    lines = [f"c p weight {v} 1e-9 0\nc p weight -{v} 1e-10 0" for v in range(1, 401)]
-    path = tmp_path / "small.cnf"
+@pytest.mark.parametrize(("one", "power", "rounded"), [(1, -10, 0), (1, 9, math.inf), (-1, 9, -math.inf)])
+def test_logarithms_beyond_floats(tmp_path, one, power, rounded):
+    """The weights of 400 variables are 10 and 1 times a power of 10; the count and its logarithm are exact."""
+    unit = Fraction(10) ** power
+    lines = [f"c p weight {v} 1e{power + 1} 0\nc p weight -{v} 1e{power} 0" for v in range(1, 400)]
+    lines.append(f"c p weight 400 {one}e{power + 1} 0\nc p weight -400 {one}e{power} 0")
+    path = tmp_path / "powers.cnf"
     path.write_text("\n".join(["p cnf 400 1", "1 2 0", *lines]) + "\n")
-    exact = Fraction(11, 10**10) ** 398 * (Fraction(11, 10**10) ** 2 - Fraction(1, 10**20))
+    exact = one * unit**400 * 11**398 * (11**2 - 1)
     result = oocbe.count(path, FAST)
     assert result.value == exact
-    assert result.log10 == pytest.approx(398 * math.log10(11e-10) + math.log10(11e-10**2 - 1e-20), rel=1e-13)
-    assert json.loads(json.dumps(result.to_json()))["value"] == f"{exact.numerator}/{exact.denominator}"
-    rounded = oocbe.count(path, FAST, float_counts=True)
-    assert rounded.value == 0 and rounded.log10 == pytest.approx(result.log10)
-    assert "outside the range of float64" in rounded.notes[0]
+    assert result.log10 == pytest.approx(400 * power + 398 * math.log10(11) + math.log10(120), rel=1e-13)
+    shown = json.loads(json.dumps(result.to_json()))["value"]
+    assert shown == f"{exact.numerator}" + f"/{exact.denominator}" * (exact.denominator > 1)
+    in_floats = oocbe.count(path, FAST, float_counts=True)
+    assert in_floats.value == rounded and in_floats.log10 == pytest.approx(result.log10)
+    assert "outside the range of float64" in in_floats.notes[0]
+
+
+def test_weights_too_small_beside_others_are_refused(tmp_path):
+    """As floats, shares of 1e-400 would be 0, and the count of the models, which all have one, too."""
+    lines = [f"c p weight {v} 1e-400 0\nc p weight -{v} 1 0" for v in (1, 2)]
+    path = tmp_path / "small.cnf"
+    path.write_text("\n".join(["p cnf 2 1", "1 2 0", *lines]) + "\n")
+    assert oocbe.count(path, FAST).value == Fraction(2, 10**400) + Fraction(1, 10**800)
+    with pytest.raises(ValueRangeError, match="or count without --float-counts"):
+        oocbe.count(path, FAST, float_counts=True)
 
 
 def test_orders_from_files(tmp_path):

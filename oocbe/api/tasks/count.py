@@ -469,11 +469,12 @@ class ScaledWeights:
         return of_integers([number % self.modulus for number in numbers] if self.most_limbs else numbers)
 
     def functions(self) -> Iterator[Function]:
-        """The weights as floats; each variable's are scaled to at most 1."""
+        """The weights as floats; each variable's are scaled to at most 1. Too small ones are not 0, and are refused."""
         for v, own in self.values.items():
             kept = [value for value, number in enumerate(own) if number]
             most = max(map(abs, own))
-            yield Function((v,), np.array(kept)[:, None], np.array([float(Fraction(own[x], most)) for x in kept]))
+            shares = [float(Fraction(own[x], most)) or math.ulp(0.0) for x in kept]
+            yield Function((v,), np.array(kept)[:, None], np.array(shares))
 
 
 class _Projecting(MessageMaker):
@@ -549,8 +550,7 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
         more["status"] = "infeasible"
     if options.float_counts:
         most = math.prod(max(map(abs, own)) for own in weights.values.values())  # values are at most 1 times this
-        exact = Fraction(found or 0) * weights.scale * most * Fraction(2) ** exponent
-        value, more = _as_float(exact, more)
+        value, more = _as_float(Fraction(found or 0) * weights.scale * most * Fraction(2) ** exponent, more)
         return finished("count", problem, tables, value, **more)
     total = int(found or 0)
     if weights.most_limbs:
@@ -585,7 +585,7 @@ def _as_float(exact: Fraction, more: dict[str, Any]) -> tuple[float, dict[str, A
     try:
         value = float(exact)
     except OverflowError:
-        value = math.copysign(math.inf, exact)
+        value = math.inf if exact > 0 else -math.inf
     if exact and (value == 0 or math.isinf(value)):
         more = {**more, "notes": (*more["notes"], outside_of_floats(logarithm * math.log(10)))}
     return value, {**more, "log10": logarithm}

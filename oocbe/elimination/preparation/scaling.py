@@ -115,5 +115,5 @@ def out_of_range(where: str) -> FloatRangeError:
     """The error to raise where products of floats are too small or too large for float64; ``where`` : of what."""
     return FloatRangeError(
         f"{where}: products of its values leave the range of float64; add their logarithms instead (the task mpe does "
-        "so for the greatest product, and logz for the sum)"
+        "so for the greatest product, and logz for the sum), or count without --float-counts"
     )
