@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -132,11 +133,16 @@ _FIRST = (
 """Files that take long, or wait for other processes."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with files that take long: with several workers, one that began as the last would be waited for.
 
-    pytest-xdist begins with the files of most tests, unless called with ``--no-loadscope-reorder``.
+    pytest-xdist begins with the files of most tests, unless called with ``--no-loadscope-reorder``. Without CuPy,
+    tests of devices are not begun, a fifth of all: each would be set up and reported to say that there is none.
     """
+    if find_spec("cupy") is None:
+        of_device = [item for item in items if item.get_closest_marker("gpu")]
+        config.hook.pytest_deselected(items=of_device)
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     places = {f"tests/{name}": place for place, name in enumerate(_FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 

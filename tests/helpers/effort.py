@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-EFFORT = float(os.environ.get("TEST_EFFORT", "0.25"))
+EFFORT = float(os.environ.get("TEST_EFFORT", "0.125"))
 """Share of the cases that tests name."""
 
 
