@@ -111,7 +111,7 @@ def test_fixpoints_are_what_their_definition_says(model, bit_set_bytes):
         assert found.rounds[-1:] in ([], [0]) or sum(found.rounds) > 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(160))
 @given(models(), st.randoms(use_true_random=False))
 def test_the_order_of_constraints_and_columns_changes_nothing(model, random):
     found = Network(model).propagate()
@@ -137,7 +137,7 @@ def test_the_order_of_constraints_and_columns_changes_nothing(model, random):
         assert left(again, other) == left(found, model)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_bit_sets_go_down_and_back_as_rows_do(data):
     """A search that assigns, asks and goes back, over a table of several words: both engines beside one another."""
@@ -194,7 +194,7 @@ def encoded(sizes, tables):
     return first, LinearSystem.from_rows(rows, [0] * count, [1] * count)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(models())
 def test_linear_propagation_of_a_tuple_encoding_is_the_tables_fixpoint(model):
     allowed = [c for c in model.problem.constraints if c.allowed]

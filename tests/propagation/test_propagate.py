@@ -25,6 +25,7 @@ from oocbe.propagation import bounds
 from oocbe.propagation.bounds import exact_round, propagate_round
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.propagate import probe
+from tests.helpers.effort import examples
 from tests.propagation.test_fixpoint import left, models
 from tests.propagation.test_linear_bounds import integer_systems, real_systems
 
@@ -39,7 +40,7 @@ def labelled(problem):
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(models(), st.booleans())
 def test_what_is_left_has_the_same_solutions(model, probing):
     result = oocbe.propagate(model, probe=probing)
@@ -54,7 +55,7 @@ def test_what_is_left_has_the_same_solutions(model, probing):
     assert json.loads(json.dumps(result.to_json()))["status"] == "fixpoint"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(160))
 @given(models(), st.sampled_from([0, 200, tuning().work_bytes]))
 def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model, bit_set_bytes):
     network = Network(model, bit_set_bytes, 0)
@@ -77,7 +78,7 @@ def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(mo
             assert all(network.tried(v, value).status == "fixpoint" for value in found.domains.values(v).tolist())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(integer_systems())
 def test_a_system_and_its_problem_have_the_same_points(system):
     problem = as_problem(system)
@@ -105,7 +106,7 @@ def test_a_system_and_its_problem_have_the_same_points(system):
 
 @pytest.mark.parametrize("systems", [integer_systems(), real_systems()])
 def test_mps_files_of_systems_read_the_same(tmp_path, systems):
-    @settings(max_examples=50)
+    @settings(max_examples=examples(200))
     @given(systems)
     def check(system):
         path = tmp_path / "s.mps"
@@ -291,26 +292,25 @@ def test_parts_that_are_left_out_are_named(tmp_path):
 CP_SAT = """
 import json, sys
 from ortools.sat.python import cp_model
-system = json.loads(sys.stdin.read())
-model = cp_model.CpModel()
-x = [model.new_int_var(low, high, "") for low, high in zip(system["lower"], system["upper"])]
-for terms, low, high in system["rows"]:
-    model.add_linear_constraint(sum(a * x[v] for v, a in terms), low, high)
-solver = cp_model.CpSolver()
-p = solver.parameters
-p.cp_model_presolve, p.cp_model_probing_level, p.linearization_level, p.symmetry_level = False, 0, 0, 0
-p.stop_after_root_propagation, p.fill_tightened_domains_in_response, p.num_workers = True, True, 1
-status = solver.solve(model)
-domains = [[min(d.domain), max(d.domain)] for d in solver.response_proto.tightened_variables]
-print(json.dumps([solver.status_name(status), domains]))
+for system in json.loads(sys.stdin.read()):
+    model = cp_model.CpModel()
+    x = [model.new_int_var(low, high, "") for low, high in zip(system["lower"], system["upper"])]
+    for terms, low, high in system["rows"]:
+        columns, coefficients = zip(*terms)
+        own = cp_model.LinearExpr.weighted_sum([x[v] for v in columns], coefficients)
+        model.add_linear_constraint(own, low, high)
+    solver = cp_model.CpSolver()
+    p = solver.parameters
+    p.cp_model_presolve, p.cp_model_probing_level, p.linearization_level, p.symmetry_level = False, 0, 0, 0
+    p.stop_after_root_propagation, p.fill_tightened_domains_in_response, p.num_workers = True, True, 1
+    status = solver.solve(model)
+    print(json.dumps([[min(d.domain), max(d.domain)] for d in solver.response_proto.tightened_variables]))
 """
 """A program of its own: OR-Tools and other solvers do not bear one another in one process."""
 
 
-@pytest.mark.parametrize("name", ["mps/seymour.mps.gz", "mps/p0548.mps.gz", "mps/harp2.mps.gz", "mps/p0201.mps.gz"])
-def test_bounds_are_those_of_cp_sat(data, name):
-    pytest.importorskip("ortools")
-    system = read_model(data(name))
+def of_cp_sat(system):
+    """A system as the program reads it."""
     rows = []
     for row in range(system.rows):
         entries = range(system.starts[row], system.starts[row + 1])
@@ -319,13 +319,18 @@ def test_bounds_are_those_of_cp_sat(data, name):
         rows.append(
             (terms, math.ceil(low) if low > -math.inf else -(2**62), math.floor(high) if high < math.inf else 2**62)
         )
-    given = {"lower": system.lower.astype(int).tolist(), "upper": system.upper.astype(int).tolist(), "rows": rows}
-    done = subprocess.run(
-        [sys.executable, "-c", CP_SAT], input=json.dumps(given), capture_output=True, text=True, check=True
-    )
-    _, domains = json.loads(done.stdout)
-    found = oocbe.propagate(system).reduced
-    assert [[int(a), int(b)] for a, b in zip(found.lower, found.upper, strict=True)] == domains
+    return {"lower": system.lower.astype(int).tolist(), "upper": system.upper.astype(int).tolist(), "rows": rows}
+
+
+def test_bounds_are_those_of_cp_sat(data):
+    pytest.importorskip("ortools")
+    names = ("seymour", "p0548", "harp2", "p0201")
+    systems = [read_model(data(f"mps/{name}.mps.gz")) for name in names]
+    given = json.dumps([of_cp_sat(system) for system in systems])
+    done = subprocess.run([sys.executable, "-c", CP_SAT], input=given, capture_output=True, text=True, check=True)
+    for name, system, line in zip(names, systems, done.stdout.splitlines(), strict=True):
+        found = oocbe.propagate(system).reduced
+        assert [[int(a), int(b)] for a, b in zip(found.lower, found.upper, strict=True)] == json.loads(line), name
 
 
 MODELLED = """max o: 3.5 ONE_VAR_CONSTANT + 2 x - y

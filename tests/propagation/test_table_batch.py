@@ -11,6 +11,7 @@ from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.propagation.domains import may_remove
 from oocbe.propagation.fixpoint import Network
+from tests.helpers.effort import examples
 
 
 def random_problem(seed: int) -> Problem:
@@ -29,7 +30,7 @@ def random_problem(seed: int) -> Problem:
     return Problem(variables, constraints=tuple(constraints), linear_constraints=(linear,))
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 3, 1000]), st.floats(0, 0.5))
 def test_it_is_the_fixpoint_of_each(seed: int, batch_rows: int, share: float) -> None:
     problem = random_problem(seed)
