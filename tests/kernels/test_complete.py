@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import infeasible_value, largest_feasible
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Combination
 from tests.helpers.complete_buckets import CASES, FLOATS, INTEGERS, SUMS, Bucket, check, random_bucket
+from tests.helpers.effort import examples
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,7 @@ def _has_the_kernel(request):
 
 
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
-@settings(max_examples=20)
+@settings(max_examples=examples(80))
 @given(
     sizes=st.lists(st.integers(1, 5), max_size=6),
     eliminated=st.integers(0, 6),
@@ -41,7 +43,7 @@ def test_against_broadcasting(kernels, semiring, dtype, sizes, eliminated, funct
 
 
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
-@settings(max_examples=20)
+@settings(max_examples=examples(80))
 @given(
     sizes=st.lists(st.integers(1, 5), max_size=6),
     eliminated=st.integers(0, 6),
@@ -76,9 +78,18 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_of_buckets(kernels, semiring, dtype, shape):
+def shapes_and_cases() -> list:
+    """Each shape with each semiring and each dtype, and each of their pairs with some shape; the others are slow."""
+    made = []
+    for (turn, shape), (place, case) in itertools.product(enumerate(SHAPES), enumerate(CASES)):
+        is_quick = (turn + place) % (2 if case[0] is LOG_SUM_EXP else 4) == 0  # which has dtypes of floats alone
+        marks = () if is_quick else pytest.mark.slow
+        made.append(pytest.param(shape, *case, id="-".join(map(str, (shape, *case))), marks=marks))
+    return made
+
+
+@pytest.mark.parametrize(("shape", "semiring", "dtype"), shapes_and_cases())
+def test_shapes_of_buckets(kernels, shape, semiring, dtype):
     sizes, eliminated, scopes = SHAPES[shape]
     random = np.random.default_rng(5)
     kind, functions, arrays = np.dtype(dtype), [], []
@@ -126,7 +137,7 @@ def test_sums_of_many_infeasible_values_do_not_wrap(kernels):
 
 
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
-@settings(max_examples=20)
+@settings(max_examples=examples(80))
 @given(
     sizes=st.lists(st.integers(1, 4), max_size=6),
     eliminated=st.integers(2, 6),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -159,8 +160,13 @@ def sums_of(device, pieces, host_bytes=None):
 SIZES = [ROWS - 7 * number for number in range(PIECES)] + [0, 1, 8, 63, 64, 65, 5 * ROWS]
 
 
-@pytest.mark.parametrize("cores", [1, 2, 16])
-@pytest.mark.parametrize("host_bytes", [None, 1, 1 << 16])
+CORES_AND_BYTES = list(itertools.product((1, 2, 16), (None, 1, 1 << 16)))
+
+
+@pytest.mark.parametrize(
+    ("cores", "host_bytes"),
+    [pytest.param(*own, marks=pytest.mark.slow if n % 4 else ()) for n, own in enumerate(CORES_AND_BYTES)],
+)
 def test_arrays_are_pinned_where_they_are_until_they_are_deleted(device, monkeypatch, cores, host_bytes):
     """Pieces of odd lengths, none and one row among them, whose columns begin anywhere, of two words of one array."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))

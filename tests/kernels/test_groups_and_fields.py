@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from oocbe.errors import ModelError
 from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
+from tests.helpers.effort import examples
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 PIECES = [None, 1, 3]
@@ -56,7 +57,7 @@ def test_masks_and_ranges():
 
 
 @pytest.mark.parametrize("piece_rows", PIECES)
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_group_starts_and_matches(kernels, piece_rows, data):
     words = data.draw(st.sampled_from([1, 2]))
