@@ -10,6 +10,7 @@ from oocbe.elimination.orders import primal_graph, separators
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0.0, "backend": "cpu", "incumbent_seconds": 0.01}
 
@@ -99,7 +100,7 @@ def test_the_primal_graph_has_an_edge_where_two_variables_share_a_scope():
     assert {(int(v), int(w)) for v, w in np.argwhere(bits)} == edges
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_variables_of_one_value_are_part_of_a_linear_constraint_s_capacity(seed):
     """Tasks that go back over the tables were refused, as such a constraint was too wide to be tabulated."""
     random = np.random.default_rng(seed)

@@ -24,6 +24,12 @@ PROBLEM, ORDER = complete_problem(5, 4), list(range(5))
 POINTS = [point for point in faults.POINTS if point.startswith("table:")]
 
 
+def shared_out(turn):
+    """Every second point; the others are for slow tests. Tests of workers that are killed take turns with them."""
+    marks = ((), pytest.mark.slow)
+    return [pytest.param(point, marks=marks[(place + turn) % 2]) for place, point in enumerate(POINTS)]
+
+
 def cutting():
     """Three or four segments a bucket: the one that follows the first ones takes all the rest."""
     return tuned(segment_rows=20, first_segments=3, least_segment_seconds=1e3, most_segment_seconds=1e3, small_bytes=0)
@@ -73,7 +79,7 @@ def scratch(tmp_path_factory):
         yield folder
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", shared_out(0))
 def test_a_worker_killed_at_a_point(expected, scratch, point):
     with Forking(f"{point}:1", number=1) as workers, cutting():
         found, _ = run(PROBLEM, ORDER, BucketEngine("cpu", workers=workers), dominance=False)

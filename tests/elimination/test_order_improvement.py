@@ -16,6 +16,7 @@ from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order, linear
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
+from tests.helpers.effort import examples
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that nobody sets."""
@@ -136,7 +137,7 @@ def components(edges: list[tuple[int, int]], vertices: set[int]) -> list[set[int
     return found
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_dissections_divide_the_graph_again_and_again(seed):
     random = np.random.default_rng(seed)
     edges = sorted({tuple(sorted(random.choice(60, 2, replace=False).tolist())) for _ in range(100)})

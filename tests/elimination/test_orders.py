@@ -75,7 +75,7 @@ def criterion(problem: Problem, name: str, neighbours: list[set[int]], v: int) -
 
 
 @pytest.mark.parametrize("name", ["min-degree", "min-fill", "weighted-min-fill"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_each_step_is_greedy(name, seed):
     """Every vertex taken has the least score among those left, scores computed afresh."""
     problem = random_graph(30, 60, seed)

@@ -18,6 +18,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.stress.tables import grid_network, random_network
+from tests.helpers.effort import examples
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 
@@ -103,7 +104,7 @@ def test_chains_of_forgotten_messages_stay_short(tune):
     assert forgotten == ([True, True, False] * 4)[: len(forgotten)]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_products_that_would_underflow(seed):
     problem = probabilities(seed)
     with MessageStore(1 << 30) as store, ForgetfulStore(1 << 30) as forgetful:

@@ -15,6 +15,7 @@ from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime import deadline
+from tests.helpers.effort import examples
 from tests.helpers.small_networks import random_product
 
 
@@ -29,7 +30,7 @@ def product(seed: int):
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(160)))
 def test_the_product_is_that_of_elimination(seed):
     problem = product(seed)
     result = oocbe.solve(problem, order_seconds=0)
