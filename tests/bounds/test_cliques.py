@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.cliques import ROOM, bit_matrix, covering_cliques, violated_cliques
+from tests.helpers.effort import examples
 
 
 def random_graph(seed: int) -> np.ndarray:
@@ -24,7 +25,7 @@ def check_maximal(graph: np.ndarray, clique: list[int]) -> None:
     assert not graph[clique].all(axis=0).any()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_cliques_cover_every_edge(seed):
     graph = random_graph(seed)
     cliques = covering_cliques(bit_matrix(graph))
@@ -43,7 +44,7 @@ def test_more_cliques_than_one_call_has_room_for():
     assert len(covering_cliques(bit_matrix(graph))) == 900 > ROOM
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_violated_cliques_are_violated(seed):
     graph = random_graph(seed)
     random = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem, ValueGrid
+from tests.helpers.effort import examples
 
 
 def random_problem(seed: int) -> Problem:
@@ -44,7 +45,7 @@ def cheapest(f: Function, sizes: tuple[int, ...]) -> int | float:
     return values[feasible].min().item() if feasible.any() else math.inf
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(examples(1200)))
 def test_all_functions_at_once_as_one_by_one(seed):
     problem = random_problem(seed)
     sizes, functions = problem.sizes, problem.functions
@@ -61,7 +62,7 @@ def test_all_functions_at_once_as_one_by_one(seed):
         )
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(examples(1200)))
 def test_removed_values_and_minima_as_one_by_one(seed):
     problem = random_problem(seed)
     sizes = problem.sizes

@@ -9,6 +9,7 @@ import pytest
 
 from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem
 from oocbe.bounds.relaxation import NODE_LIMIT, _flat
+from tests.helpers.effort import examples
 
 LITERALS = 40
 
@@ -32,7 +33,7 @@ def packed(ball, pairs, sets):
     return adjacent, start, hyper
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_a_packed_ball_forbids_the_same_sets(seed):
     random, pairs, sets, _ = restrictions(seed)
     ball = random.choice(LITERALS, 12, replace=False)
@@ -46,7 +47,7 @@ def test_a_packed_ball_forbids_the_same_sets(seed):
         }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_a_lifted_inequality_holds_for_every_feasible_set_and_is_tight(seed):
     random, pairs, sets, take = restrictions(seed)
     ball = random.choice(LITERALS, 11, replace=False)

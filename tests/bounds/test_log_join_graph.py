@@ -11,6 +11,7 @@ from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError
 from oocbe.model.parts import Function, LinearConstraint
 from oocbe.runtime.deadline import Deadline
+from tests.helpers.effort import examples
 from tests.helpers.small_networks import random_product
 
 ROOM = 1 << 24
@@ -34,7 +35,7 @@ def marginals_of(weights):
     return [weights.sum(axis=tuple(a for a in axes if a != v)) / weights.sum() for v in axes]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_without_divided_buckets_all_is_exact(seed):
     random = np.random.default_rng(seed)
     problem = random_product(random, zeros=(0.0, 0.3)[seed % 2])
@@ -51,7 +52,7 @@ def test_without_divided_buckets_all_is_exact(seed):
             assert own == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 @pytest.mark.parametrize("cells", [1, 6])
 def test_bounds_contain_the_sum_before_and_after_propagation(seed, cells):
     random = np.random.default_rng(seed)
@@ -64,7 +65,7 @@ def test_bounds_contain_the_sum_before_and_after_propagation(seed, cells):
         graph.propagate(3, damping=0.2)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_maximised_variables(seed):
     random = np.random.default_rng(seed)
     problem = random_product(random, zeros=0.1)

@@ -22,6 +22,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuned
 from oocbe.runtime.deadline import Deadline
+from tests.helpers.effort import examples
 
 MEMORY = 1 << 28
 
@@ -60,7 +61,7 @@ def random_formula(seed, variables=9, shown=True, weighted=False):
 @pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_random_formulas(shown, weighted):
-    for seed in range(300):
+    for seed in range(examples(1200)):
         formula = random_formula(seed, shown=shown, weighted=weighted)
         scores = np.random.default_rng(seed).random(formula.variables) * 10.0 ** (seed % 4)
         expected = enumerated(formula)
@@ -95,7 +96,7 @@ def test_a_short_time_limit_is_not_spent_on_the_compilation_of_probes(monkeypatc
 LITERALS = st.lists(st.integers(0, 13), max_size=4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(LITERALS, max_size=25), st.none() | st.sets(st.integers(0, 6)))
 def test_any_clauses(clauses, shown):
     formula = Formula.of(7, clauses, shown)
@@ -338,7 +339,7 @@ def test_wide_tables_with_few_forbidden_rows_are_clauses():
     assert searched(formula) == (1 << 12) - 1
 
 
-@pytest.mark.parametrize("number", ["011", "021", "045"])
+@pytest.mark.parametrize("number", ["011", "021", pytest.param("045", marks=pytest.mark.slow)])
 def test_published_counts(data, number):
     name = f"mc2022_track1_{number}.cnf.gz"
     logarithm = json.loads(data("mc2022/log10_counts.json").read_text())[name]

@@ -16,6 +16,7 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.incumbent_search import Dive, IncumbentSearch
 from oocbe.search.subsolver import SharedBounds
+from tests.helpers.effort import examples
 
 
 def parities(count: int) -> Problem:
@@ -31,7 +32,7 @@ def parities(count: int) -> Problem:
 @pytest.mark.parametrize("keeps_linear", [False, True])
 def test_it_finds_an_assignment_where_there_is_one(random_problem, evaluate_all, keeps_linear):
     outcomes = set()
-    for seed in range(60):
+    for seed in range(examples(240)):
         problem = random_problem(seed)
         tables = ScopeTables.of(problem, keeps_linear)
         found = Dive(tables).run()
@@ -78,7 +79,7 @@ def test_each_decision_keeps_a_value_that_is_left(monkeypatch):
         return keep(dive, v, kept)
 
     monkeypatch.setattr(Dive, "_keep", watched)
-    for seed in range(60):
+    for seed in range(examples(240)):
         random = np.random.default_rng(seed)
         scopes = [tuple(map(int, random.choice(14, 2, replace=False))) for _ in range(34)]
         hard = [Constraint(scope, np.argwhere(random.random((4, 4)) < 0.33), allowed=False) for scope in scopes]

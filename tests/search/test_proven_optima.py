@@ -10,17 +10,15 @@ import oocbe
 from oocbe.formats.solutions import write_solution
 
 SMALL = [
-    "spot5/8.spot",
-    "spot5/54.spot",
-    "spot5/29.spot",
-    "spot5/404.spot",
-    "spot5/503.spot",
-    "spot5/505.spot",
-    "spot5/42.spot",
-    "spot5/1502.spot",
-    *(f"wcsp/random/{number}.wcsp" for number in range(10)),
+    *(f"spot5/{name}.spot" for name in (8, 54, 404, 503, 1502)),
+    *(f"wcsp/random/{number}.wcsp" for number in (0, 3, 7)),
     "wcsp/iscas89/s386.wcsp",
     "wcsp/mastermind/mastermind_03_08_03.wcsp",
+]
+"""Some of each kind."""
+MORE = [
+    *(f"spot5/{name}.spot" for name in (29, 505, 42)),
+    *(f"wcsp/random/{number}.wcsp" for number in (1, 2, 4, 5, 6, 8, 9)),
 ]
 LARGE = ["spot5/5.spot", "spot5/412.spot"]
 
@@ -51,13 +49,15 @@ def test_a_recorder_capacity_that_binds(data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", [*MORE, *LARGE])
 def test_large(name, data, tmp_path):
-    """Scopes beyond 64 bits, or millions of rows."""
+    """Others of the same kinds; scopes beyond 64 bits, or millions of rows."""
     check(data, name, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["spot5/54.spot", "spot5/404.spot", "wcsp/random/3.wcsp"])
+@pytest.mark.parametrize(
+    "name", ["spot5/54.spot", pytest.param("spot5/404.spot", marks=pytest.mark.slow), "wcsp/random/3.wcsp"]
+)
 def test_without_dominance_or_through_the_disk(name, data, tmp_path):
     check(data, name, tmp_path, dominance=False)
     check(data, name, tmp_path, workdir=tmp_path / "work", chunk_rows=50, order="min-degree")

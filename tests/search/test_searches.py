@@ -22,6 +22,7 @@ from oocbe.search.searches import Searches
 from oocbe.search.subsolver import FIRST_SECONDS, PARAMETERS, SharedBounds
 from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, optimum
+from tests.helpers.effort import examples
 
 NO_GAP = SolveOptions().gap
 
@@ -115,7 +116,7 @@ def search_first(monkeypatch):
     monkeypatch.setattr(solve, "presolve", lambda *_: None)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
     search_first(monkeypatch)
     problem = anything(seed)

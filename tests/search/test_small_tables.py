@@ -17,6 +17,7 @@ from oocbe.search import presolve as module
 from oocbe.search.presolve import eliminated_whole
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, hidden_solution, optimum
+from tests.helpers.effort import examples
 
 AUTO = SolveOptions(backend="cpu")
 
@@ -30,7 +31,7 @@ def nothing_removed(tables: ScopeTables) -> Reduction:
 @pytest.mark.parametrize("make", [anything, hidden_solution])
 def test_what_it_leaves_has_the_optimum_and_comes_back_to_an_assignment_of_all(make):
     made = 0
-    for seed in range(150):
+    for seed in range(examples(600)):
         problem = make(seed).below(None)
         tables = ScopeTables.of(problem)
         if tables is None or tables.is_impossible or len(problem.variables) < 2:
@@ -49,7 +50,7 @@ def test_what_it_leaves_has_the_optimum_and_comes_back_to_an_assignment_of_all(m
         assert problem.evaluate(assignment) == pytest.approx(value, rel=1e-12, abs=1e-12)
         assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
         made += 1
-    assert made > 50
+    assert made > examples(200)
 
 
 def test_not_where_a_table_is_large_or_rows_are_asked_for(monkeypatch):

@@ -107,10 +107,10 @@ def conflicts(count: int, part: float, seed: int) -> Problem:
 
 def test_more_vertices_than_a_word_has_bits(monkeypatch):
     monkeypatch.setattr(stable_set_search, "CALL_SECONDS", 1e-6)
-    problem = conflicts(150, 0.5, 3)
+    problem = conflicts(130, 0.5, 3)
     graph = value_graph(problem)
     assert graph is not None
-    assert graph.adjacent.shape == (150, 3)
+    assert graph.adjacent.shape == (130, 3)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = StableSetSearch(graph, known)
     expected = []
