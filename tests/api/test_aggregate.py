@@ -23,6 +23,7 @@ from oocbe.api.source_messages import CELL_BYTES
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
 from oocbe.tables import parquet_source
+from tests.helpers.effort import examples
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -37,6 +38,10 @@ SHAPES = {
     "apart": ["ab", "cd"],
     "alone": ["abc"],
 }
+
+
+AGGREGATES = [("max", "sum"), ("min", "sum"), ("sum", "product"), ("count", "product")]
+"""Each with what combines the values of sources."""
 
 
 def frames(random, scopes, rows, kind):
@@ -71,13 +76,15 @@ def found_in(table, group_by):
     return {tuple(row[name] for name in group_by): row["value"] for row in rows}
 
 
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["integers", "text", "dates"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_groups_are_those_of_the_join(shape, kind, tmp_path):
+def test_groups_are_those_of_the_join(shape, kind, turn, tmp_path):
+    """Shapes and kinds take turns with the aggregates."""
     random = np.random.default_rng(len(shape))
     scopes = SHAPES[shape]
     letters = sorted(set("".join(scopes)))
-    for aggregate, combine in [("max", "sum"), ("min", "sum"), ("sum", "product"), ("count", "product")]:
+    for aggregate, combine in AGGREGATES[(len(scopes) + len(kind) + turn) % 2 :: 2]:
         sources = frames(random, scopes, 14, kind)
         group_by = [str(name) for name in random.permutation(letters)[: random.integers(0, 3)]]
         wanted = expected(sources, group_by, aggregate, combine)
@@ -92,16 +99,17 @@ def test_groups_are_those_of_the_join(shape, kind, tmp_path):
         assert found_in(stored.to_table(), group_by) == wanted
 
 
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("cells", "row_bytes"), [(0, 40), (5, 40), (0, 1 << 60), (5, 1 << 60)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_groups_do_not_depend_on_which_sources_send_messages(shape, cells, row_bytes, monkeypatch):
+def test_groups_do_not_depend_on_which_sources_send_messages(shape, cells, row_bytes, turn, monkeypatch):
     pl = pytest.importorskip("polars")
     monkeypatch.setattr("oocbe.api.source_messages.MESSAGE_CELLS", cells)
     monkeypatch.setattr("oocbe.api.source_messages.SORTED_BYTES", row_bytes)
     monkeypatch.setattr("oocbe.api.source_messages.CELLS_A_ROW", 0)
     random = np.random.default_rng(cells)
     scopes, letters = SHAPES[shape], sorted(set("".join(SHAPES[shape])))
-    for aggregate, combine in [("max", "sum"), ("min", "sum"), ("sum", "product"), ("count", "product")]:
+    for aggregate, combine in AGGREGATES[(len(shape) + cells + (row_bytes > 40) + turn) % 2 :: 2]:
         sources = frames(random, scopes, *((4, "text") if cells == 5 else (14, "integers")))
         group_by = [str(name) for name in random.permutation(letters)[: random.integers(cells == 5, 3)]]
         given = [pl.from_pandas(source) for source in sources]  # text of views, of which Arrow selects no rows
@@ -371,7 +379,7 @@ tables = st.lists(st.tuples(*[st.integers(0, 3)] * 2, st.integers(-5, 5)), max_s
 """Rows of two keys and a value."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(tables, tables, tables, st.integers(1, 3), st.sampled_from(["max", "min"]))
 def test_argmax_and_the_best_of_groups_are_those_of_sql(one, two, three, count, how):
     scopes = ["ab", "bc", "cd"]
@@ -391,7 +399,7 @@ def test_argmax_and_the_best_of_groups_are_those_of_sql(one, two, three, count, 
     assert [tuple(row.values()) for row in arg.to_pylist()] == [(a, v, d) for a, d, v in firsts]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(st.dates(), st.integers(-9, 9)), min_size=1, max_size=12))
 def test_keys_of_parts_of_dates_are_those_of_pandas(rows):
     frame = pd.DataFrame({"day": [day for day, _ in rows], "value": [value for _, value in rows]})

@@ -18,6 +18,7 @@ from oocbe.junction_trees.query_elimination.factors import WrittenFactors
 from oocbe.kernels.choice import complete_kernels
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.semiring import SUM_PRODUCT
+from tests.helpers.effort import examples
 from tests.helpers.small_networks import random_network, random_product
 
 TASKS = ("PR", "MAR", "MAP", "MMAP")
@@ -77,7 +78,7 @@ def test_small_networks_are_solved_exactly(task, seed):
     check(task, problem, result, query)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_the_best_values_of_many_variables_are_found_by_search_after_the_others_are_summed_out(monkeypatch, seed):
     """The constrained order is wide, and the sums are small."""
     random = np.random.default_rng(seed)
@@ -114,7 +115,7 @@ def test_a_limit_at_the_start_of_what_is_left_keeps_an_assignment(monkeypatch):
     assert len(calls) == 2 and result.assignment[0] in (2, 3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_a_best_assignment_is_found_below_the_large_costs_or_above_them(monkeypatch, seed):
     """Penalties of 1e-4 beside values near 1: with and without an assignment that avoids all of them."""
     random = np.random.default_rng(seed)
@@ -156,7 +157,7 @@ def _refused(*_):
     raise oocbe.ResourceError("no memory for it")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 @pytest.mark.parametrize("task", TASKS)
 def test_estimates_are_within_bounds(small_clusters, task, seed):
     random = np.random.default_rng(seed)
@@ -177,7 +178,7 @@ def complete_graph():
 
 
 @pytest.mark.parametrize("task", ["PR", "MAR"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3))])
 def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypatch):
     problem = complete_graph() if seed == 0 else random_network(np.random.default_rng(seed), variables=9)
     monkeypatch.setattr(module, "message_memory", lambda _: 16)
@@ -339,7 +340,7 @@ def unfinished(*arguments):
     raise TimeLimitError
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed, monkeypatch):
     numbers = np.random.default_rng(seed)
     variables = tuple(oocbe.Variable(f"v{i}", 2) for i in range(8))

@@ -23,6 +23,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.numbers import limbs_for
+from tests.helpers.effort import examples
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"
@@ -190,7 +191,7 @@ def test_a_default_of_zero_in_counts_of_any_size():
     assert count(product_chain(80, [[0, 0], [0, 1], [1, 0]], 0.5, 0.0), OPTIONS).value == chain_count(80, 2, [(1, 1)])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_counts_of_limbs_know_the_zeros_of_products(seed, monkeypatch):
     monkeypatch.setattr(counts, "limbs_for", lambda bound: limbs_for(bound) + 2)
     random = np.random.default_rng(seed)
@@ -229,7 +230,7 @@ def test_tasks_that_cannot_share_a_capacity_out_say_so():
             task(problem, OPTIONS)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_capacities_between_other_constraints(seed, monkeypatch):
     """Carried in rows, with counts of one word and of several limbs."""
     monkeypatch.setattr(linear, "TABULATED_BITS", -1)

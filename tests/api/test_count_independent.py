@@ -14,6 +14,7 @@ from benchmarks.peers.path_count import Day, count_assignments, find_order, read
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
+from tests.helpers.effort import examples
 
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
@@ -30,7 +31,7 @@ def random_day(seed: int, variables: int) -> Day:
     return Day(sizes, constraints)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_counter_itself_against_every_assignment(seed):
     day = random_day(seed, 6)
     expected = sum(

@@ -22,6 +22,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import greatest, limbs_for, limbs_of, total, trim_limbs
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 
 OPTIONS = SolveOptions(order_seconds=0.0, order="min-fill", backend="cpu")
 
@@ -138,7 +139,7 @@ def test_small_counts_of_many_limbs(memory_folder, is_fixed):
     assert oocbe.count(problem, OPTIONS, **options).value == (2**half) * (3 if is_fixed else 4)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_blocks_of_threads(seed, monkeypatch, tune):
     """Every bucket cut into blocks for several threads, all counts in limbs."""
     tune(serial_work=0)

@@ -17,6 +17,7 @@ from oocbe import CompleteTable
 from oocbe.api import contraction
 from oocbe.api.contraction import Contractions, sliced_path
 from oocbe.errors import ModelError, ResourceError, UsageError
+from tests.helpers.effort import examples
 from tests.kernels.conftest import skip_without_gpu
 
 OPERATIONS = {
@@ -68,7 +69,7 @@ def operand(random, shape, semiring, zeros):
 
 
 @pytest.mark.parametrize("semiring", OPERATIONS)
-@settings(max_examples=40)
+@settings(max_examples=examples(160))
 @given(contractions())
 def test_dense_operands(semiring, contraction):
     terms, output, sizes, seed = contraction
@@ -80,7 +81,7 @@ def test_dense_operands(semiring, contraction):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(160))
 @given(contractions(), st.sampled_from(["sum-product", "min-plus"]))
 def test_sparse_operands(contraction, semiring):
     terms, output, sizes, seed = contraction

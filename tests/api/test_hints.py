@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, UnsupportedError, UsageError
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import clique
 
 FAST = {"order_seconds": 0, "backend": "cpu"}
@@ -32,7 +33,9 @@ def random_problem(seed: int) -> oocbe.Problem:
     return oocbe.Problem(variables, tuple(functions), tuple(constraints), semiring=semiring)
 
 
-@pytest.mark.parametrize(("seed", "bounds"), [(seed, ("auto", "constant", "none")[seed % 3]) for seed in range(12)])
+@pytest.mark.parametrize(
+    ("seed", "bounds"), [(seed, ("auto", "constant", "none")[seed % 3]) for seed in range(examples(48))]
+)
 def test_the_optimum_is_the_same_with_any_hint(seed, bounds):
     problem, random = random_problem(seed), np.random.default_rng(seed)
     plain = oocbe.solve(problem, **FAST, bounds=bounds)

@@ -11,6 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import UnsupportedError
+from tests.helpers.effort import examples
 
 
 def random_problem(seed: int, integral: bool) -> oocbe.Problem:
@@ -43,7 +44,7 @@ def sums_above(problem: oocbe.Problem) -> dict[tuple[int, ...], float]:
 
 
 @pytest.mark.parametrize("integral", [True, False])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_every_verb_counts_what_is_above_it(seed, integral):
     problem = random_problem(seed, integral)
     known = sums_above(problem)

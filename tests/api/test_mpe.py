@@ -20,6 +20,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.stress import grid_network
+from tests.helpers.effort import examples
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 
@@ -36,7 +37,7 @@ print("\\n" + json.dumps([int(value) for value in solution[0]]))
 
 
 @pytest.mark.parametrize("semiring", [MAX_PRODUCT, SUM_PRODUCT])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_against_brute_force(random_problem, seed, semiring):
     problem = random_problem(seed, semiring=MAX_PRODUCT).in_semiring(semiring)
     values = [(problem.evaluate(a), a) for a in itertools.product(*map(range, problem.sizes))]

@@ -17,6 +17,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values, make_problem, structures, without_bound
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
@@ -29,7 +30,7 @@ def feasible_values(problem):
     return total[feasible], [tuple(c) for c in cells.tolist()]
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(140))
 @given(structures())
 def test_count(structure):
     problem = without_bound(make_problem(structure))
@@ -38,7 +39,7 @@ def test_count(structure):
     assert isinstance(result.value, int)
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(140))
 @given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
 def test_count_optimal(structure):
     problem = make_problem(structure)
@@ -52,7 +53,7 @@ def test_count_optimal(structure):
     assert result.optimum == pytest.approx(best, rel=1e-9, abs=1e-9) or problem.semiring is MAX_PRODUCT
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(140))
 @given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
 def test_k_best(structure):
     problem = make_problem(structure)
@@ -80,7 +81,7 @@ def weights_of(problem, temperature):
     return np.exp(logs), cells
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(140))
 @given(structures())
 def test_log_partition_and_marginals(structure):
     problem = without_bound(make_problem(structure))
@@ -109,7 +110,7 @@ def test_weights_beyond_floats_are_refused(count, cost, temperature):
         marginals(problem, OPTIONS, temperature)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(structures(semirings=(MIN_SUM, MAX_SUM)))
 def test_min_marginals(structure):
     problem = without_bound(make_problem(structure))
@@ -130,7 +131,7 @@ def test_min_marginals(structure):
 HUGE = st.sampled_from([2**60, 2**60 - 1, -(2**60), 2**53 + 1, 13, 3, 1, 0, -1])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(120))
 @given(st.lists(HUGE, min_size=12, max_size=12), st.booleans(), st.booleans())
 def test_min_marginals_of_integers_keep_every_digit(costs, maximises, forbids):
     """Sums beyond 2^53 beside small ones, compared with sums of Python's integers."""

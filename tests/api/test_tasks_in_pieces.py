@@ -21,6 +21,7 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import clique
 
 DOWNWARDS = ("count-optimal", "marginals", "min-marginals")
@@ -110,7 +111,7 @@ def random_table(seed, words):
     return Table.from_rows(names, tuples, random.integers(0, 99, len(tuples)), MIN_SUM)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(80))
 @given(st.integers(0, 1000), st.sampled_from([1, 2]), st.sampled_from([1, 3, 64]))
 def test_rows_on_disk_are_looked_up_like_those_in_memory(tmp_path_factory, seed, words, chunk_rows):
     table = random_table(seed, words)

@@ -20,6 +20,7 @@ from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.numbers import limbs_for, of_integers, total
+from tests.helpers.effort import examples
 
 FAST = SolveOptions(order_seconds=0.0, backend="cpu")
 
@@ -61,7 +62,7 @@ def questions(draw):
     return count, clauses, weights, sorted(shown)
 
 
-@settings(deadline=None, max_examples=75)
+@settings(deadline=None, max_examples=examples(300))
 @given(questions())
 def test_against_brute_force(tmp_path_factory, drawn):
     path = tmp_path_factory.mktemp("drawn") / "drawn.cnf"
