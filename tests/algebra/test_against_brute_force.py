@@ -11,6 +11,7 @@ from oocbe.algebra.filters import drop_forbidden
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.model.semiring import SEMIRINGS, Combination, Semiring
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.out_of_core_modes import MODES, also_out_of_core
 from tests.helpers.table_models import check, model_join, model_maximise, model_of
 
@@ -47,7 +48,7 @@ def tables(draw, semiring: Semiring, family: str, names: str = NAMES) -> Table:
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestAgainstModel:
-    @settings(max_examples=10)
+    @settings(max_examples=examples(40))
     @given(data=st.data())
     def test_join_sum(self, semiring, data):
         family = data.draw(FAMILIES)
@@ -57,7 +58,7 @@ class TestAgainstModel:
         if (mode := data.draw(OUT_OF_CORE)) is not None:
             also_out_of_core(join_sum, t1, t2, mode=mode, stored=data.draw(st.booleans()))
 
-    @settings(max_examples=10)
+    @settings(max_examples=examples(40))
     @given(data=st.data())
     def test_maximise(self, semiring, data):
         family = data.draw(FAMILIES)
@@ -68,7 +69,7 @@ class TestAgainstModel:
         if (mode := data.draw(OUT_OF_CORE)) is not None:
             also_out_of_core(maximise, t, variables, mode=mode, stored=data.draw(st.booleans()))
 
-    @settings(max_examples=12)
+    @settings(max_examples=examples(48))
     @given(data=st.data())
     def test_join_maximise(self, semiring, data):
         family = data.draw(FAMILIES)
@@ -82,7 +83,7 @@ class TestAgainstModel:
             # Pieces of a few rows force partial sums, whose last bits depend on where they are cut.
             also_out_of_core(join_maximise, t1, t2, variables, mode=mode, stored=data.draw(st.booleans()), exact=False)
 
-    @settings(max_examples=10)
+    @settings(max_examples=examples(40))
     @given(data=st.data())
     def test_drop_forbidden(self, semiring, data):
         family = data.draw(FAMILIES)

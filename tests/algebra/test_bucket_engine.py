@@ -18,6 +18,7 @@ from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.stress.tables import random_network
 from oocbe.tables.residence import to_host
 from tests.helpers.bound_sources import ExactSource
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
@@ -71,7 +72,7 @@ def test_random_problems_give_the_same_messages(random_problem, units_of_levels,
 @needs_device
 @pytest.mark.parametrize("with_tables", [True, False], ids=["additive bound", "constant bound"])
 @pytest.mark.parametrize("above", [1, 4, 100])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_rows_that_no_completion_makes_good_enough(random_problem, units_of_levels, seed, above, with_tables):
     problem = replace(random_problem(seed, variables=9, linear=False), upper_bound=None).in_semiring(MIN_SUM)
     best = brute_force(problem)

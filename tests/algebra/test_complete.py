@@ -23,6 +23,7 @@ from oocbe import (
 from oocbe.algebra.complete import eliminate_tables
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT
+from tests.helpers.effort import examples
 from tests.helpers.table_models import SIZES, check, model_join, model_maximise, model_of, rows_of
 
 
@@ -41,7 +42,7 @@ def rows(table) -> Table:
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestMixed:
-    @settings(max_examples=15)
+    @settings(max_examples=examples(60))
     @given(data=st.data())
     def test_conversion(self, semiring, data):
         table = data.draw(rows_of(semiring))
@@ -58,14 +59,14 @@ class TestMixed:
             named = dict(zip(table.scope, assignment, strict=True))
             assert complete.value_at(named) == table.value_at(named)
 
-    @settings(max_examples=17)
+    @settings(max_examples=examples(68))
     @given(data=st.data())
     def test_join_sum(self, semiring, data):
         t1, t2 = data.draw(rows_of(semiring)), data.draw(rows_of(semiring))
         result = join_sum(forms(data, t1), forms(data, t2))
         check(rows(result), model_join(model_of(t1), model_of(t2), semiring), {*t1.scope, *t2.scope})
 
-    @settings(max_examples=12)
+    @settings(max_examples=examples(48))
     @given(data=st.data())
     def test_maximise(self, semiring, data):
         t = data.draw(rows_of(semiring).filter(lambda t: t.scope))
@@ -73,7 +74,7 @@ class TestMixed:
         result = maximise(forms(data, t), gone)
         check(rows(result), model_maximise(model_of(t), gone, semiring), {*t.scope} - {*gone})
 
-    @settings(max_examples=20)
+    @settings(max_examples=examples(80))
     @given(data=st.data())
     def test_join_maximise(self, semiring, data):
         t1, t2 = data.draw(rows_of(semiring)), data.draw(rows_of(semiring))
@@ -83,7 +84,7 @@ class TestMixed:
         expected = model_maximise(model_join(model_of(t1), model_of(t2), semiring), gone, semiring)
         check(rows(result), expected, {*scope} - {*gone})
 
-    @settings(max_examples=10)
+    @settings(max_examples=examples(40))
     @given(data=st.data())
     def test_any_number_at_once(self, semiring, data):
         tables = [data.draw(rows_of(semiring, 1)) for _ in range(data.draw(st.integers(1, 4)))]

@@ -24,6 +24,7 @@ from oocbe import (
 )
 from oocbe.algebra.complete_tables.complete_stream import CellRoom, CompleteCuts
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
+from tests.helpers.effort import examples
 from tests.helpers.memory_disk import MEMORY_DISK
 from tests.helpers.table_models import check, model_join, model_maximise, model_of, rows_of
 
@@ -78,7 +79,7 @@ def checked(result, expected, scope, *tables) -> None:
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestAnyForms:
-    @settings(max_examples=6)
+    @settings(max_examples=examples(24))
     @given(data=st.data())
     def test_join_sum(self, semiring, data):
         with Folder() as folder:
@@ -87,7 +88,7 @@ class TestAnyForms:
             result = join_sum(f1, f2, **given_settings(data, folder))
             checked(result, model_join(model_of(t1), model_of(t2), semiring), {*t1.scope, *t2.scope}, f1, f2)
 
-    @settings(max_examples=6)
+    @settings(max_examples=examples(24))
     @given(data=st.data())
     def test_maximise(self, semiring, data):
         with Folder() as folder:
@@ -97,7 +98,7 @@ class TestAnyForms:
             result = maximise(f, gone, **given_settings(data, folder))
             checked(result, model_maximise(model_of(t), gone, semiring), {*t.scope} - {*gone}, f)
 
-    @settings(max_examples=6)
+    @settings(max_examples=examples(24))
     @given(data=st.data())
     def test_join_maximise(self, semiring, data):
         with Folder() as folder:
@@ -109,7 +110,7 @@ class TestAnyForms:
             expected = model_maximise(model_join(model_of(t1), model_of(t2), semiring), gone, semiring)
             checked(result, expected, {*scope} - {*gone}, f1, f2)
 
-    @settings(max_examples=6)
+    @settings(max_examples=examples(24))
     @given(data=st.data())
     def test_conversions(self, semiring, data):
         with Folder() as folder:

@@ -16,6 +16,7 @@ from oocbe.errors import ModelError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.tables.numbers import EXTREMES_ROWS, extremes
 from oocbe.tables.stored import StoredCompleteTable
+from tests.helpers.effort import examples
 
 FLOATING = (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP)
 CELLS = list(itertools.product(range(2), repeat=2))
@@ -85,7 +86,7 @@ def reduced(semiring: Semiring, values: list[float]) -> float:
     return greatest if math.isinf(greatest) else greatest + math.log(math.fsum(math.exp(v - greatest) for v in values))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(240), deadline=None)
 @given(
     st.sampled_from(FLOATING),
     st.lists(st.sampled_from([0.0, 1.0, 2.5, 7.0, None]), min_size=8, max_size=8),

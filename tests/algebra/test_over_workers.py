@@ -18,7 +18,7 @@ from oocbe.model.settings.tuning import tuned
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-from tests.elimination.test_killed_workers import POINTS, Forking
+from tests.elimination.test_killed_workers import POINTS, Forking, shared_out
 from tests.elimination.test_segments import Failing, Sending
 from tests.helpers.effort import examples
 from tests.helpers.out_of_core_modes import also_out_of_core, same_rows
@@ -141,13 +141,14 @@ def test_a_segment_that_has_no_half(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "point"), list(enumerate(POINTS)))
-def test_a_worker_killed_at_a_point(number, point, backend):
+@pytest.mark.parametrize("point", shared_out(1))
+def test_a_worker_killed_at_a_point(point, backend):
     """While it sorts a run, or while it joins a range."""
     if backend == "cuda":
         pytest.skip("a process that is forked cannot use the device that this one uses")
     t1, t2 = pair(60, in_order=False)
-    with Forking(f"{point}:1", number=8 * (number % 2)) as workers, use_workers(workers):
+    number = 8 * (POINTS.index(point) // 2 % 2)
+    with Forking(f"{point}:1", number=number) as workers, use_workers(workers):
         also_out_of_core(OPERATORS["join-maximise"], t1, t2, mode=(None, 2))
         assert workers.killed == 1, workers.given
 

@@ -13,6 +13,7 @@ from oocbe.model.semiring import MAX_SUM, SEMIRINGS
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 
 
 def random_table(scope: dict[str, int], rows: int, seed: int, semiring, dtype: str) -> Table:
@@ -34,7 +35,7 @@ def same(found, expected: Table) -> None:
     assert np.allclose(found.values, expected.values, rtol=1e-5)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(160), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(sorted(SEMIRINGS)),
     st.sampled_from(["int32", "int64", "float64"]),

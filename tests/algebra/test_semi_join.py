@@ -13,6 +13,7 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 
 
 def random_table(random: np.random.Generator, sizes: dict[str, int], most: int) -> Table:
@@ -29,7 +30,7 @@ def expected(table: Table, other: Table) -> dict[tuple[int, ...], int | float]:
     return {row: v for row, v in table.to_dict().items() if tuple(row[place] for place in here) in seen}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(160), deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_it_keeps_what_the_other_table_has(tmp_path_factory, seed, is_wide):
     random = np.random.default_rng(seed)

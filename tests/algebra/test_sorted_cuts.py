@@ -22,6 +22,7 @@ from oocbe.model.row_numbers import key_number
 from oocbe.tables.packed import ChunkFiles, PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.table_models import same_table
 
 
@@ -43,7 +44,7 @@ SHAPES = [
 ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(120))
 @given(
     st.sampled_from(SHAPES),
     st.integers(1, 300),
@@ -78,7 +79,7 @@ def test_pieces_cover_all_rows_that_meet(shapes, rows1, rows2, most, within, see
     assert rows == sorted(set(rows))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(80))
 @given(
     st.sampled_from(SHAPES), st.integers(1, 300), st.sampled_from([1, 20, 300]), st.integers(1, 40), st.integers(0, 9)
 )

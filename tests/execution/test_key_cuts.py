@@ -21,6 +21,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.memory_disk import MEMORY_DISK
 from tests.helpers.out_of_core_modes import same_rows
 
@@ -48,7 +49,7 @@ def numbers_of(table: Table) -> list[int]:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@settings(max_examples=20)
+@settings(max_examples=examples(80))
 @given(st.integers(0, 99), st.integers(1, 400), st.integers(1, 60))
 def test_places_and_bounds(wide, seed, rows, stretch):
     table = sorted_table("a", seed, rows, wide)
@@ -63,7 +64,7 @@ def test_places_and_bounds(wide, seed, rows, stretch):
     assert index.most_rows(0, index.end) == len(numbers)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(120))
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 300), st.integers(2, 40), st.integers(1, 300))
 def test_sources_are_cut_alike(seed, rows1, rows2, stretch, most):
     tables = [sorted_table("a", seed, rows1), sorted_table("b", seed + 1, rows2)]
@@ -128,7 +129,7 @@ def sorted_run(table: Table, rows: np.ndarray, folder: Path, chunk: int) -> Stor
     return StoredTable.save(folder, run, chunk_rows=chunk)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(2, 30), st.integers(20, 200), st.data())
 def test_ranges_of_sorted_runs_need_no_pass(tmp_path_factory, seed, rows, chunk, most, data):
     """Whatever the chunks in which they begin and end, and each part has all rows of some keys."""

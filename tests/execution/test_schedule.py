@@ -26,6 +26,7 @@ from oocbe.execution.schedule import (
 )
 from oocbe.runtime.tracing.recorder import ELIMINATION, STREAM, WORKER, Span
 from oocbe.runtime.tracing.trace_file import Trace, read_trace
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import clique
 
 PIECE_BY_PIECE = Conditions(segment_seconds=1e-9, least_seconds=1e-9, dispatch=0.0)
@@ -123,14 +124,14 @@ def end_stages(stages, pending, at_work, done):
                 moved = True
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(graphs(), st.integers(1, 4))
 def test_list_scheduling_is_that_of_the_clock(stages, workers):
     if sum(s.seconds for s in stages):
         assert simulate(stages, workers, PIECE_BY_PIECE).seconds == pytest.approx(by_ticks(stages, workers, {}))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_lost_workers_are_those_of_the_clock(seed):
     """Of six workers, two die at a whole second; what they were at is begun again by others at once."""
     random = np.random.default_rng(seed)
@@ -143,7 +144,7 @@ def test_lost_workers_are_those_of_the_clock(seed):
     assert found.work == sum(s.seconds for s in stages)
 
 
-@pytest.mark.parametrize(("segments", "floor"), [(40, 0.80), (100, 0.92)])
+@pytest.mark.parametrize(("segments", "floor"), [(40, 0.80), pytest.param(100, 0.92, marks=pytest.mark.slow)])
 def test_a_thousand_workers_with_stragglers_and_failures(segments, floor):
     """Segments of 4 s at the median, the 95th percentile three times that, one worker in a hundred lost."""
     work = stage(*np.full(1000 * segments * 8, 0.5))

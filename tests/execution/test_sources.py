@@ -13,6 +13,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 
 
 def sorted_table(seed: int, rows: int, wide: bool) -> Table:
@@ -24,7 +25,7 @@ def sorted_table(seed: int, rows: int, wide: bool) -> Table:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@settings(max_examples=12)
+@settings(max_examples=examples(48))
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 70))
 def test_every_source_has_the_same_rows_in_the_same_places(tmp_path_factory, wide, seed, rows, chunk):
     table = sorted_table(seed, rows, wide)

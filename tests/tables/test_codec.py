@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from oocbe.errors import CorruptDataError
 from oocbe.tables.codec import BLOCK, FRONT_WORDS, HEADER_WORDS, decode, encode, rows_in
+from tests.helpers.effort import examples
 
 DTYPES = ["uint64", "int64", "int32", "float64", "float32"]
 
@@ -25,7 +26,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=80)
+@settings(max_examples=examples(320))
 @given(data=st.data())
 def test_any_column_comes_back(dtype, data):
     column = data.draw(hnp.arrays(dtype, st.integers(0, 40)))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from oocbe.algebra.complete_tables.conversion import CompleteCosts, add, least
+from tests.helpers.effort import examples
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(240)))
 def test_sums_and_minima_are_those_of_arrays(seed, monkeypatch):
     generator = np.random.default_rng(seed)
     monkeypatch.setenv("OOCBE_THREADS", str(1 + seed % 3))

@@ -15,6 +15,7 @@ from oocbe.errors import FormatError, ModelError, ResourceError, UsageError
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.columns import Column, sorted_rows
 from oocbe.tables.layout import Layout
+from tests.helpers.effort import examples
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -70,7 +71,7 @@ def sizes_of(table: oocbe.Table) -> dict[str, int]:
     return {name: size for name, size in known if name not in table.layout.labels}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(tables())
 def test_arrow_and_back(table):
     found = oocbe.Table.from_arrow(arrow.table(table), domains=sizes_of(table), semiring=MIN_SUM)
@@ -78,14 +79,14 @@ def test_arrow_and_back(table):
     assert same(oocbe.Table.from_arrow(table, domains=sizes_of(table), semiring=MIN_SUM), table)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(tables())
 def test_pandas_and_back(table):
     pytest.importorskip("pandas")
     assert same(oocbe.Table.from_pandas(table.to_pandas(), domains=sizes_of(table), semiring=MIN_SUM), table)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(tables())
 def test_polars_and_back(table):
     pytest.importorskip("polars")
@@ -94,7 +95,7 @@ def test_polars_and_back(table):
     assert same(oocbe.Table.from_polars(table.to_polars(), domains=domains, semiring=MIN_SUM), table)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(160))
 @given(table=tables(), rows_per_file=st.sampled_from([None, 1, 3]), chunk_rows=st.sampled_from([None, 2]))
 def test_parquet_and_back(tmp_path_factory, table, rows_per_file, chunk_rows):
     folder = tmp_path_factory.mktemp("parquet")

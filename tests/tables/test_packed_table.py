@@ -15,6 +15,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.packed_writing import write_packed
 
 SCOPES = [{"a": 5, "b": 300, "c": 70_000}, {"a": 1 << 40, "b": 1 << 30, "c": 9}, {"a": 1}, {}]
@@ -39,7 +40,7 @@ def assert_same(found: Table, expected: Table) -> None:
     assert np.array_equal(found.values, expected.values)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(120))
 @given(
     st.sampled_from(SCOPES),
     st.integers(0, 3000),
@@ -63,7 +64,7 @@ def test_rows_come_back(scope, rows, chunk_rows, dtype, is_sorted, seed):
     assert np.array_equal(values, table.values[start:stop])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(120))
 @given(st.sampled_from(SCOPES[:2]), st.integers(1, 4000), st.sampled_from([1, 7, 1500, 1 << 20]), st.integers(0, 99))
 def test_bisection_finds_where_the_key_is(scope, rows, chunk_rows, seed):
     table = random_table(scope, min(rows, 60 * chunk_rows), seed)

@@ -28,6 +28,7 @@ from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored import open_table
+from tests.helpers.effort import examples
 
 FILES = ["manifest.json", "zarr.json", "values/zarr.json", *(f"values/c/{chunk}" for chunk in range(5))]
 
@@ -71,7 +72,7 @@ def test_written_and_read(tmp_path, semiring, dtype):
     assert isinstance(open_table(tmp_path / "table"), StoredCompleteTable)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(240))
 @given(st.lists(st.integers(1, 4), max_size=4).map(tuple), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_pieces_of_any_length_are_laid_end_to_end(tmp_path_factory, sizes, chunk_cells, seed):
     random = np.random.default_rng(seed)

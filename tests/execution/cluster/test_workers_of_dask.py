@@ -304,7 +304,9 @@ def own_cluster(tmp_path):
             process.wait()
 
 
-@pytest.mark.parametrize(("number", "segment"), [(signal.SIGTERM, 1), (signal.SIGKILL, 4)])
+@pytest.mark.parametrize(
+    ("number", "segment"), [pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow), (signal.SIGKILL, 4)]
+)
 def test_a_scheduler_that_is_killed(own_cluster, number, segment, monkeypatch, capfd):
     """In the middle of the work: one clear error in the end, and nothing that a thread has to say."""
     scheduler, address = own_cluster
