@@ -29,6 +29,8 @@ from tests.helpers.small_problems import clique
 
 SCHEMA = json.loads(resources("oocbe").joinpath("schema", "solve.json").read_text())
 FAST = ["--order-seconds", "0", "--backend", "cpu", "--jobs", "2"]
+ONE = [*FAST[:-1], "1"]
+"""With one process, whose start takes longer than all else."""
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def test_a_folder_and_a_table_of_its_files(files, tmp_path):
     (tmp_path / "notes.txt").write_text("no problem\n")
     (tmp_path / "inner").mkdir()
     table = tmp_path / "table.csv"
-    found = CliRunner().invoke(app, ["solve", str(tmp_path), *FAST, "--csv", str(table)])
+    found = CliRunner().invoke(app, ["solve", str(tmp_path), *ONE, "--csv", str(table)])
     assert found.exit_code == 2
     assert "3 files: 2 optimal, 1 error" in found.stderr
     with table.open(newline="") as stream:
@@ -83,7 +85,7 @@ def test_a_folder_and_a_table_of_its_files(files, tmp_path):
 
 
 def test_lines_for_people(files):
-    found = CliRunner().invoke(app, ["solve", str(files[0]), str(files[2]), *FAST, "--quiet"])
+    found = CliRunner().invoke(app, ["solve", str(files[0]), str(files[2]), *ONE, "--quiet"])
     value = oocbe.solve(files[2], order_seconds=0, backend="cpu").value
     assert f"{files[2]}  optimal {value}" in found.stdout.splitlines()
     assert found.exit_code == 0
@@ -114,7 +116,7 @@ def is_running(pid):
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_ends_all_processes(tmp_path, interrupts_heard, number):
     """Whatever ends the command ends its processes; unless it is killed, no scratch folder is left."""
     hard = tmp_path / "hard.wcsp"
@@ -145,7 +147,7 @@ def test_a_signal_ends_all_processes(tmp_path, interrupts_heard, number):
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_leaves_the_answers_so_far(tmp_path, interrupts_heard, number):
     """A line for what is done and for what is at work; one sentence about what has not begun, and no traceback."""
     easy, hard = tmp_path / "easy.wcsp", tmp_path / "hard.wcsp"
@@ -211,10 +213,10 @@ def test_a_signal_at_any_moment_leaves_no_traceback(tmp_path, interrupts_heard):
     write(clique(3, 2), easy)
     write(clique(18, 12, largest=50), hard)  # takes much longer than the last moment
     command = [sys.executable, "-m", "oocbe", "solve", *map(str, (easy, hard, easy)), "--jobs", "2", "-q", *FAST]
-    for moment in range(12):
+    for moment in range(6):
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
-            time.sleep(0.12 * moment)
+            time.sleep(0.25 * moment)
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=60)
         finally:

@@ -102,12 +102,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize(
+    "closed", [pytest.param(own, marks=pytest.mark.slow if own in CLOSED[3:-1] else ()) for own in CLOSED]
+)
 def test_closed_streams_change_no_exit_code_and_nothing_that_is_written(
     closed: str, small: str, tmp_path: Path
 ) -> None:
     made = tmp_path / "made.wcsp"
-    if closed in (">&-", "2>&-", CLOSED[-1]):  # a solve loads ten times as much, and writes two files
+    if closed in (">&-", CLOSED[-1]):  # a solve loads ten times as much, and writes two files
         command, shown, head = (
             ["solve", small, "-q", "--trace", str(tmp_path / "trace"), "--solution"],
             "optimal 3\n",
@@ -130,7 +132,7 @@ def test_closed_standard_input_is_no_empty_file() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-@pytest.mark.parametrize("wanted", ["--help", "--version", "inspect", "solve"])
+@pytest.mark.parametrize("wanted", ["--help", "--version", "inspect", pytest.param("solve", marks=pytest.mark.slow)])
 def test_output_that_cannot_be_written_is_named(wanted: str, small: str) -> None:
     arguments = [wanted] if wanted.startswith("-") else [wanted, small]
     done = in_shell(">/dev/full", *arguments)
@@ -194,7 +196,9 @@ def test_interruption_leaves_what_is_published_and_no_temporary_files(
         assert (work / "lock").read_text() == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_solve_writes_all_that_was_asked_for(
     number: signal.Signals, code: int, hard: Path, tmp_path: Path
 ) -> None:
@@ -236,7 +240,10 @@ def test_an_interrupted_solve_writes_all_that_was_asked_for(
     assert "Traceback" not in rest
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGHUP, 129)],
+)
 def test_a_signal_while_modules_load_has_an_answer(number: signal.Signals, code: int) -> None:
     """It waits for the command, as no module can end in the middle of its import."""
     script = (

@@ -14,8 +14,13 @@ from tools.fuzzing import control_groups, memory_mode, runner
 from tools.fuzzing.fork_server import Server
 from tools.fuzzing.outcome import DisagreementError, Tally
 
+ALIKE = ("count-optimal", "kbest", "logz", "min-marginals", "mpe", "plan", "join_sum", "maximise", "to_complete")
+"""Kinds that take memory where others do."""
 
-@pytest.mark.parametrize("way", memory_mode.WAYS)
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.slow if way in ALIKE else ()) for way in memory_mode.WAYS]
+)
 def test_a_case_holds(way, tmp_path):
     mode = memory_mode.OfCommand(way)
     case = mode.draw(Random(way))

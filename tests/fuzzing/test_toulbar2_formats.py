@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.effort import examples
 from tools.fuzzing.outcome import Tally
 from tools.fuzzing.runner import check_case, draw_case
 
-CASES = 30
+CASES = examples(120)
 
 
 @pytest.mark.parametrize("mode", ["cfn", "wcsp", "wcnf", "qpbo", "opb"])

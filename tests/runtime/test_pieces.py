@@ -17,6 +17,7 @@ from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.execution.budget import Budget
 from oocbe.execution.pipeline import run_in_order
 from oocbe.runtime.pieces import Indivisible, Resumption, Worklist, cut_to_fit, run_piece
+from tests.helpers.effort import examples
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def test_who_stops_taking_results_leaves_nothing(size, failing, taken):
     assert worker.budget.used == worker.at_work == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(1, 40), failures), min_size=1, max_size=6), st.integers(1, 4))
 def test_pieces_that_halve_run_in_streams(spans, streams):
     budget = Budget(1 << 20)
@@ -165,7 +166,7 @@ def test_pieces_that_halve_run_in_streams(spans, streams):
     assert not [t for t in threading.enumerate() if t.name.startswith("oocbe-stream")]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(1, 40), failures), min_size=1, max_size=6),
     st.integers(1, 4),

@@ -19,7 +19,7 @@ random = np.random.default_rng(0)
 values, best = random.integers(0, 100, (4000, 5)), random.integers(0, 100, 4000)
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
-for hole in range(20, 280, 6):
+for hole in range(20, 280, 12):
     for count in (1, 2, 3, 4, 5):
         child = os.fork()
         if child == 0:

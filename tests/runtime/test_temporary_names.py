@@ -77,12 +77,18 @@ def table(target: Path) -> None:
 
 
 WRITERS = [text, table, parquet, parquet_folder, tree]
-writers = pytest.mark.parametrize("write", WRITERS, ids=lambda given: given.__name__)
-kinds = pytest.mark.parametrize("what", ["file", "folder"])
+writers_and_kinds = pytest.mark.parametrize(
+    ("write", "what"),
+    [
+        pytest.param(write, what, id=f"{write.__name__}-{what}", marks=pytest.mark.slow if (turn + place) % 2 else ())
+        for turn, what in enumerate(["file", "folder"])
+        for place, write in enumerate(WRITERS)
+    ],
+)
+"""Each writer beside what was begun as a file or as a folder; the others are slow."""
 
 
-@kinds
-@writers
+@writers_and_kinds
 def test_what_a_killed_process_left_goes_with_the_next_that_writes_the_name(write, what, begin, tmp_path):
     begun = [begin(tmp_path / name, what) for name in ("target", "target", "other")]
     for process, _ in begun:
@@ -94,8 +100,7 @@ def test_what_a_killed_process_left_goes_with_the_next_that_writes_the_name(writ
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["target", left[-1].name])
 
 
-@kinds
-@writers
+@writers_and_kinds
 def test_what_a_live_process_writes_stays(write, what, begin, tmp_path):
     process, made = begin(tmp_path / "target", what)
     process.send_signal(signal.SIGSTOP)
