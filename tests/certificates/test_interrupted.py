@@ -64,7 +64,7 @@ def test_the_count_stays_where_its_proof_is_interrupted(tmp_path, monkeypatch, i
     assert not proof.exists() and opb.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_proof_that_was_killed_is_written_by_the_resumed_solve(tmp_path: Path, number: int) -> None:
     """No file has the proof's name before it is whole; the resumed run keeps the value and writes the proof anew."""
     proof, opb, small = tmp_path / "p.pbp", tmp_path / "p.opb", tmp_path / "small.wcsp"

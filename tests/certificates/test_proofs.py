@@ -39,6 +39,7 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import current
 from oocbe.stress.tables import random_network
 from tests.helpers.effort import examples
+from tests.peers.test_capacities import chosen
 from tools.fuzzing.brute_force import truth_of
 from tools.fuzzing.descriptions import problem_of, random_description
 from tools.fuzzing.mutations import mutated
@@ -201,6 +202,14 @@ def test_linear_programs_close_the_proofs_of_spot5(name: str, tmp_path: Path) ->
     assert not veripb_refuses(opb, proof)
 
 
+def test_a_capacity_is_a_cutting_plane(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    result = oocbe.solve(chosen(4), proof=proof, opb=opb)
+    assert result.value == 240 and result.notes[-1].startswith("proof: an optimum of 240; 0 rows")
+    assert claim_of(opb, proof)[1:] == (240 - scale_and_offset(opb)[1],) * 2
+
+
+@pytest.mark.slow
 def test_a_capacity_and_branching_are_cutting_planes(tmp_path: Path) -> None:
     proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
     task = ProofTask(oocbe.read(spot5("1504")), SolveOptions(), proof, opb)
@@ -219,7 +228,10 @@ def random_costs(seed: int, variables: int, size: int, arity: int, count: int, m
     return Problem(tuple(Variable(str(v), size) for v in range(variables)), functions, forbidden)
 
 
-@pytest.mark.parametrize(("variables", "size", "arity", "count"), [(14, 2, 4, 24), (10, 4, 2, 20), (9, 3, 3, 14)])
+@pytest.mark.parametrize(
+    ("variables", "size", "arity", "count"),
+    [(12, 2, 4, 20), (10, 4, 2, 20), pytest.param(9, 3, 3, 14, marks=pytest.mark.slow)],
+)
 def test_search_closes_proofs_of_costs_over_several_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: int, size: int, arity: int, count: int
 ) -> None:
@@ -585,8 +597,8 @@ def refused_mutations(generator: random.Random, text: str, proof: str, count: in
 
 
 def test_mutations_of_proofs_prove_nothing_else() -> None:
-    generator, count, refused = random.Random(1), 0, 0
-    while count < 1000:
+    generator, count, refused, most = random.Random(1), 0, 0, examples(4000)
+    while count < most:
         found = formula_of(generator.randrange(10**6))
         if found is None or not truth_of(found[1]).rows:
             continue
@@ -596,7 +608,7 @@ def test_mutations_of_proofs_prove_nothing_else() -> None:
         if len(proof) > LONGEST:
             continue
         count, refused = count + 25, refused + refused_mutations(generator, text, proof, 25)
-    assert refused > 500
+    assert refused > most // 2
 
 
 def test_mutations_of_cutting_planes_prove_nothing_else(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeErr
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, forms_by_coin, make_problem, structures
 
 PROBLEMS = structures((MIN_SUM, MAX_SUM))
-QUICK = settings(max_examples=30, suppress_health_check=list(HealthCheck), derandomize=True)
+QUICK = settings(max_examples=examples(120), suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def ring(count: int, size: int = 3, seed: int = 0, semiring=MIN_SUM) -> Problem:

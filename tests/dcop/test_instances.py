@@ -18,7 +18,7 @@ PAPER = [
 ]
 IN_SHORT = {
     *(f"{kind}_s1" for kind in ("grid_5x5_d5", "grid_8x8_d5", "random_n10_d10_p03", "random_n18_d10_p03")),
-    *("random_n10_d50_p03_s1", "scalefree_n10_d10_s1", "scalefree_n20_d10_s2"),
+    *("scalefree_n10_d10_s1", "scalefree_n20_d10_s2"),
 }
 """The smallest and a large one of each kind; the others are slow."""
 

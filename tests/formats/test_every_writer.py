@@ -16,9 +16,10 @@ from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from tests.helpers.effort import examples
 
 WRITTEN = sorted(name for name, known in formats().items() if known.writes_problems)
-CASES = 150
+CASES = examples(600)
 
 NUMBERS = {
     "small": lambda draw: draw.randint(0, 9),

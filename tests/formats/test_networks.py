@@ -11,6 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import UnsupportedError, UsageError
+from tests.helpers.effort import examples
 
 
 def test_posteriors_are_those_of_pyagrum(tmp_path):
@@ -132,7 +133,7 @@ def posteriors(problem, peers, evidence):
         assert ours[name] == pytest.approx(peers(name), abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_to_pyagrum_and_back(seed):
     gum = pytest.importorskip("pyagrum")
     problem, evidence = shuffled(seed), {"node 5": "5/0", "node 2": "2/0"}
@@ -148,7 +149,7 @@ def test_to_pyagrum_and_back(seed):
         assert (again.evaluate(row) or 0) == pytest.approx(problem.evaluate(row) or 0, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_to_pgmpy_and_back(seed):
     inference = pytest.importorskip("pgmpy.inference")
     problem, evidence = shuffled(seed), {"node 5": "5/0", "node 2": "2/0"}

@@ -21,13 +21,19 @@ SPOT = {
 }  # fmt: skip
 
 
+LARGE_DAYS = ("509", "11", "1401", "1403")
+"""Days that take longer to read than all others but one, which is of each kind they are of."""
+
+
 @pytest.fixture(scope="module")
 def day(data):
     """The problem of a day, which is read once for all tests."""
     return cache(lambda name: read(data(f"spot5/{name}.spot")))
 
 
-@pytest.mark.parametrize("name", SPOT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE_DAYS else ()) for name in SPOT]
+)
 def test_spot(day, name):
     problem = day(name)
     assert problem.name == name

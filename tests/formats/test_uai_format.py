@@ -16,6 +16,7 @@ from oocbe.formats import read, write
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MAX_SUM, SUM_PRODUCT
+from tests.helpers.effort import examples
 
 GOOD = """MARKOV
 3
@@ -130,7 +131,7 @@ def test_several_samples_of_evidence(tmp_path):
 
 
 @pytest.mark.parametrize("semiring", [MAX_PRODUCT, SUM_PRODUCT])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_round_trip(tmp_path, random_problem, evaluate_all, semiring, seed):
     problem = random_problem(seed, semiring=semiring)
     write(problem, tmp_path / "p.uai.xz")

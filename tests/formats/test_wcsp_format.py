@@ -15,6 +15,7 @@ from oocbe.formats import global_costs, read, write
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
+from tests.helpers.effort import examples
 
 GOOD = """small 3 3 4 100
 2 3 2
@@ -149,7 +150,7 @@ def test_interval_domains_are_named(tmp_path):
         read_text(tmp_path, "p 2 3 0 9\n3 -2\n")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(160)))
 def test_round_trip(tmp_path, random_problem, evaluate_all, seed):
     problem = random_problem(seed)
     if seed % 3 == 0:

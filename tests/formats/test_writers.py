@@ -19,6 +19,7 @@ from oocbe.formats import read, write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from tests.helpers.effort import examples
 
 NAMES = st.text("ab é,:{}'1_", min_size=1, max_size=3)
 
@@ -116,7 +117,7 @@ def test_cfn_keeps_the_digits_that_toulbar2_holds(tmp_path):
     assert values_of(back(problem, tmp_path / "p.cfn")) == [0.1, 1e-7, 3.14159265359, 123456.75]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_cfn_keeps_bounds_and_what_is_forbidden_beside_negative_costs(tmp_path, seed):
     rng = np.random.default_rng(seed)
     sense = (MIN_SUM, MAX_SUM)[seed % 2]

@@ -6,6 +6,7 @@ import pytest
 from oocbe.junction_trees import batches
 from oocbe.junction_trees.conditioning import condition
 from oocbe.junction_trees.tree import JunctionTree
+from tests.helpers.effort import examples
 from tests.helpers.small_networks import random_network, random_product
 
 
@@ -33,7 +34,7 @@ def random_cases(random, problem, patterns=3, each=6):
     return [cases[i] for i in random.permutation(len(cases))]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_trees_of_groups_say_what_the_whole_tree_says(seed, eager):
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=8)

@@ -7,6 +7,7 @@ import pytest
 
 import oocbe
 from oocbe.junction_trees.tree import JunctionTree
+from tests.helpers.effort import examples
 from tests.helpers.killed_trees import stored_tree
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
 
@@ -29,7 +30,7 @@ def assigned(problem, labels):
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_best_assignments(seed):
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random)
@@ -88,7 +89,7 @@ def test_samples_follow_the_posterior(seed, space):
 
 
 @pytest.mark.parametrize("space", ["auto", "log"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(32)))
 def test_expected_counts(seed, space):
     random = np.random.default_rng(seed)
     problem = random_network(random, variables=6)

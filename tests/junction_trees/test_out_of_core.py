@@ -25,6 +25,7 @@ from oocbe.model.settings.tuning import tuned
 from oocbe.runtime import faults
 from oocbe.tables import disk, disk_budget
 from oocbe.tables.manifest import render_record
+from tests.helpers.effort import examples
 from tests.helpers.killed_trees import network, stored_tree
 from tests.helpers.small_networks import random_network, random_product
 
@@ -62,7 +63,7 @@ def same_answers(tree, stored, cases):
 LIKELIHOOD = [0.25, 1.0, 0.5]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_the_answers_are_those_of_trees_in_memory(seed, monkeypatch):
     """Rows in pieces of five, and messages on disk in every second test."""
     random = np.random.default_rng(seed)

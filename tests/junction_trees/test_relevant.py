@@ -74,7 +74,7 @@ def test_estimates_count_the_cells_of_messages(tune):
 
 
 @pytest.mark.parametrize("in_logarithms", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch, tune):
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=9)
@@ -230,7 +230,7 @@ def test_what_no_tree_can_be_made_of_is_refused_at_once(tune):
         JunctionTree(problem)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_passes_shared_by_threads_and_kernels_for_many_cells_agree_with_sums(seed, monkeypatch):
     """Whatever way a clique goes, and wherever its tables lie along the inner loop."""
     random = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import pytest
 
 import oocbe
 from oocbe.junction_trees.tree import JunctionTree
+from tests.helpers.effort import examples
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-15}
@@ -27,7 +28,7 @@ def random_evidence(random, problem, most=4):
 
 
 @pytest.mark.parametrize("space", ["auto", "log"])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_everything_equals_enumeration(seed, space):
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random)
@@ -57,7 +58,7 @@ def test_everything_equals_enumeration(seed, space):
         np.testing.assert_allclose(joint, summed(weights, some), **CLOSE)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_observing_and_retracting_come_back(seed):
     random = np.random.default_rng(100 + seed)
     problem = random_network(random)

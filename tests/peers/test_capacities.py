@@ -30,8 +30,12 @@ def chosen(seed: int, constraints: int = 1) -> Problem:
     )
 
 
-@pytest.mark.parametrize("name", ["toulbar2", "highs"])
-@pytest.mark.parametrize(("seed", "constraints"), [(0, 1), (1, 1), (2, 2)])
+QUICK, MORE = [(0, 1, "toulbar2"), (1, 1, "highs"), (2, 2, "toulbar2")], [(0, 1, "highs"), (1, 1, "toulbar2")]
+
+
+@pytest.mark.parametrize(
+    ("seed", "constraints", "name"), [*QUICK, *(pytest.param(*own, marks=pytest.mark.slow) for own in MORE)]
+)
 def test_capacities(name, seed, constraints, monkeypatch):
     pytest.importorskip({"toulbar2": "pytoulbar2", "highs": "scipy"}[name])
     problem = chosen(seed, constraints)

@@ -14,6 +14,7 @@ from oocbe.formats import read
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
+from tests.helpers.effort import examples
 
 PACKAGES = {"cp_sat": "ortools", "highs": "scipy", "toulbar2": "pytoulbar2"}
 
@@ -45,7 +46,7 @@ def check(peer, problem: Problem, expected: int | None, **options) -> None:
 def test_random_problems(peer, random_problem, evaluate_all):
     infeasible = 0
     # toulbar2 starts a process for each.
-    for seed in range(12 if peer.__name__.endswith("toulbar2") else 60):
+    for seed in range(examples(48 if peer.__name__.endswith("toulbar2") else 240)):
         problem = random_problem(seed)
         if seed % 3 == 0:
             problem = replace(problem, upper_bound=20)
@@ -67,7 +68,7 @@ def test_tree_decomposition(random_problem, evaluate_all):
     pytest.importorskip("pytoulbar2")
     from benchmarks.peers import toulbar2
 
-    for seed in range(100, 108):
+    for seed in range(100, 104):
         problem = random_problem(seed, variables=7, largest_domain=2, linear=False)
         best = min((v for v in evaluate_all(problem) if v is not None), default=None)
         check(toulbar2, problem, best, mode="tree decomposition")
