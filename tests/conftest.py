@@ -133,16 +133,16 @@ _FIRST = (
 """Files that take long, or wait for other processes."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with files that take long: with several workers, one that began as the last would be waited for.
 
     pytest-xdist begins with the files of most tests, unless called with ``--no-loadscope-reorder``. Without CuPy,
-    tests of devices are not begun, a fifth of all: each would be set up and reported to say that there is none.
+    tests of devices, a fifth of all, are skipped before their fixtures.
     """
     if find_spec("cupy") is None:
-        of_device = [item for item in items if item.get_closest_marker("gpu")]
-        config.hook.pytest_deselected(items=of_device)
-        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no CuPy"), append=False)
     places = {f"tests/{name}": place for place, name in enumerate(_FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
