@@ -30,6 +30,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import in_turns
 from tests.helpers.out_of_core_modes import MODES, also_out_of_core, same_rows
 
 
@@ -112,8 +113,7 @@ def test_one_group_larger_than_a_piece(mode):
     assert also_out_of_core(join_maximise, t1, t2, ["k"], mode=mode).rows == t1.rows * t2.rows
 
 
-@pytest.mark.parametrize("mode", [(3, 2), (50, 8)], ids=str)
-@pytest.mark.parametrize("semiring", [MIN_SUM, COUNTING], ids=str)
+@pytest.mark.parametrize(("semiring", "mode"), in_turns((MIN_SUM, COUNTING), ((3, 2), (50, 8))), ids=str)
 def test_a_product_over_one_long_variable(semiring, mode):
     """Every variable is eliminated: one row comes out of sums over all rows."""
     f = random_table({"x": 1 << 40}, 300, 1, semiring)
@@ -147,8 +147,7 @@ def test_sorted_tables_are_not_written_to_scratch(monkeypatch, folder):
         maximise(table, "y", output=folder / "out", piece_rows=10)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+@pytest.mark.parametrize(("semiring", "dtype"), in_turns((*SEMIRINGS.values(),), (np.int64, np.float64)), ids=str)
 def test_tables_of_columns(semiring, dtype, folder):
     """Values are looked at without their keys before an operator begins, where floats are multiplied."""
     t1, t2 = (random_table(scope, 300, i, semiring, dtype) for i, scope in enumerate(NARROW))
@@ -355,8 +354,7 @@ class TestFailures:
             self.run(folder, tables)
 
 
-@pytest.mark.parametrize("call", [0, 1, 2, 5])
-@pytest.mark.parametrize("mode", [(40, 2), (None, 2)], ids=str)
+@pytest.mark.parametrize(("mode", "call"), in_turns(((40, 2), (None, 2)), (0, 1, 2, 5)), ids=str)
 def test_memory_that_cannot_be_had_halves_the_piece(monkeypatch, mode, call):
     """Some joins find no memory although the budget has it, twice in a row at first: the rows are the same."""
     from oocbe.kernels.cpu.backend import CpuBackend

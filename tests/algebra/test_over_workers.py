@@ -20,7 +20,7 @@ from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from tests.elimination.test_killed_workers import POINTS, Forking, shared_out
 from tests.elimination.test_segments import Failing, Sending
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 from tests.helpers.out_of_core_modes import also_out_of_core, same_rows
 
 OPERATORS = {
@@ -124,8 +124,11 @@ def test_what_nothing_can_be_cut_by_is_done_here(workers, tmp_path):
     assert not workers.named
 
 
-@pytest.mark.parametrize("error", [LostWorkError("gone"), ResourceError("no memory"), MemoryError()], ids=repr)
-@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize(
+    ("in_order", "error"),
+    in_turns((True, False), (LostWorkError("gone"), ResourceError("no memory"), MemoryError())),
+    ids=repr,
+)
 def test_segments_that_fail_are_done_again_or_halved(error, in_order):
     t1, t2 = pair(in_order=in_order)
     with Failing(2, lambda number: number in (0, 1, 4, 7), error) as workers, use_workers(workers):

@@ -286,7 +286,9 @@ def test_results_that_wait_for_later_steps_count_against_the_memory(monkeypatch)
     assert float(found) == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("semiring", ["sum-product", "max-plus", "log"])
+@pytest.mark.parametrize(
+    "semiring", ["sum-product", *(pytest.param(name, marks=pytest.mark.slow) for name in ("max-plus", "log"))]
+)
 def test_steps_beyond_the_memory_are_done_value_by_value_where_that_costs_nothing(semiring, monkeypatch):
     """The octahedron took two minutes through scratch files; each of its large steps has the indices d, g and i."""
     random, text = np.random.default_rng(8), "abcd,aefg,behi,cfjk,dhjl,gikl->"

@@ -29,7 +29,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import Tuning
 from oocbe.stress import grid_network, random_network
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 from tests.helpers.small_problems import brute_force, forms_by_coin, make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.05, memory=1 << 30)
@@ -86,8 +86,7 @@ def test_bounds_of_complete_and_of_incomplete_messages_and_of_both(structure, z,
     check(make_problem(structure), z, "scope", False, tables)
 
 
-@pytest.mark.parametrize("shifting", [False, True])
-@pytest.mark.parametrize("partition", ["scope", "content"])
+@pytest.mark.parametrize(("partition", "shifting"), in_turns(("scope", "content"), (False, True)))
 @pytest.mark.parametrize("seed", range(2))
 def test_networks_with_hard_constraints(seed, partition, shifting):
     problem = random_network(9, 3, 0.6, tightness=0.25, seed=seed)

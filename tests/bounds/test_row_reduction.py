@@ -12,7 +12,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, kept_of, photographs
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 from tests.helpers.small_problems import all_values
 
 
@@ -67,8 +67,10 @@ def test_a_fixed_distance_leaves_one_of_two_variables(monkeypatch):
         assert made.restricted(assignment) == tuple(rest)
 
 
-@pytest.mark.parametrize("joined", [1 << 12, 1 << 4])
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution, determined])
+@pytest.mark.parametrize(
+    ("make", "joined"),
+    in_turns((anything, photographs, costly_photographs, hidden_solution, determined), (1 << 12, 1 << 4)),
+)
 def test_what_is_left_costs_what_its_best_completion_does(make, joined, monkeypatch):
     monkeypatch.setattr(row_reduction, "MOST_JOINED", joined)
     gone = values_gone = 0
@@ -126,7 +128,7 @@ def test_values_alone(largest, monkeypatch):
     monkeypatch.setattr(row_reduction, "MOST_JOINED", 0)
     monkeypatch.setattr(row_reduction._Reducing, "_split", lambda _: False)
     gone = 0
-    for seed in range(examples(100)):
+    for seed in range(examples(200)):
         problem = small(np.random.default_rng(seed), (3, 4, 2, 5, 3), 5, largest)
         made = reduced(ScopeTables.of(problem))
         assert all(step.scope == () for step in made.steps if isinstance(step, Elimination))

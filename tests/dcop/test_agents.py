@@ -18,7 +18,7 @@ from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeErr
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 from tests.helpers.small_problems import brute_force, check, forms_by_coin, make_problem, structures
 
 PROBLEMS = structures((MIN_SUM, MAX_SUM))
@@ -239,8 +239,7 @@ def test_problems_that_agents_do_not_solve():
 
 
 @pytest.mark.parametrize("tables", ["auto", "incomplete"])
-@pytest.mark.parametrize("base", [2**53 + 2, 2**54 + 3, 2**56 + 1, 2**60 + 128])
-@pytest.mark.parametrize("room", [1, 2, 60, None])
+@pytest.mark.parametrize(("base", "room"), in_turns((2**53 + 2, 2**54 + 3, 2**56 + 1, 2**60 + 128), (1, 2, 60, None)))
 def test_integers_beyond_float64_stay_exact(base, room, tables):
     costs = Function.from_array((0, 1), [[base, base + 1], [base + 7, base + 9]])
     limit = None if room is None else base + 1 + room

@@ -27,6 +27,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.tables.scratch import ScratchFolder
+from tests.helpers.effort import in_turns
 from tests.helpers.small_problems import check, clique, eliminate, star
 
 
@@ -104,8 +105,9 @@ class Stop(BaseException):
     """As KeyboardInterrupt, without ending the test run where it escapes."""
 
 
-@pytest.mark.parametrize("with_workdir", [True, False])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, Stop, MemoryError, OSError])
+@pytest.mark.parametrize(
+    ("error", "with_workdir"), in_turns((KeyboardInterrupt, Stop, MemoryError, OSError), (True, False))
+)
 def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir, tmp_path, monkeypatch):
     """Break the n-th write of a message, for every n until a solve succeeds."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -13,6 +13,7 @@ import oocbe
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
+from tests.helpers.effort import in_turns
 
 STEPS = (-3, -1, 0, 1, 2, 5)
 """Floats between the optimum and the bound."""
@@ -49,8 +50,7 @@ def test_the_course_lists_no_value_that_does_not_count(steps):
     assert all(known.value is None or known.bound is None or known.bound >= known.value for known in result.anytime)
 
 
-@pytest.mark.parametrize("is_option", [False, True], ids=["of the problem", "of the options"])
-@pytest.mark.parametrize("bounds", ["auto", "none", "constant", "lp"])
+@pytest.mark.parametrize(("bounds", "is_option"), in_turns(("auto", "none", "constant", "lp"), (False, True)))
 def test_bounds_at_rounding_distance(bounds, is_option):
     agreed = {True: 0, False: 0}
     for seed in range(2):

@@ -40,7 +40,7 @@ def stretched(problem: Problem, step: float) -> Problem:
 @pytest.mark.parametrize("step", [1.0, 0.75, 2.0**-20, 1536.0])
 def test_the_optimum_is_that_of_the_integers_times_the_step(step):
     solved = 0
-    for seed in range(examples(60)):
+    for seed in range(examples(120)):
         whole = anything(seed)
         if not whole.is_integral:
             continue

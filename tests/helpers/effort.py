@@ -6,7 +6,12 @@ keeps the suite short; the continuous integration fuzzes with another seed every
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 EFFORT = float(os.environ.get("TEST_EFFORT", "0.125"))
 """Share of the cases that tests name."""
@@ -15,3 +20,12 @@ EFFORT = float(os.environ.get("TEST_EFFORT", "0.125"))
 def examples(count: int) -> int:
     """Random cases to try where ``count`` are tried with an effort of 1; at least one."""
     return max(1, round(count * EFFORT))
+
+
+def in_turns(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    """All pairs of two parameters; some have each value of either, the others are slow."""
+    least = min(len(one), len(other))
+    return [
+        pytest.param(a, b, marks=pytest.mark.slow if (i + j) % least else ())
+        for (i, a), (j, b) in itertools.product(enumerate(one), enumerate(other))
+    ]

@@ -13,6 +13,7 @@ from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.tables.layout import Layout, Schema
 from oocbe.tables.table import Table
+from tests.helpers.effort import in_turns
 
 SEMIRINGS = [MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP]
 
@@ -103,8 +104,7 @@ def check(case: Case, table: Table) -> None:
         assert list(found.values()) == pytest.approx([expected[k] for k in found])
 
 
-@pytest.mark.parametrize("semiring", SEMIRINGS, ids=str)
-@pytest.mark.parametrize("block_rows", [None, 1, 2, 7])
+@pytest.mark.parametrize(("semiring", "block_rows"), in_turns(SEMIRINGS, (None, 1, 2, 7)), ids=str)
 def test_random_buckets(semiring, block_rows, monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", "2")
     dtype = np.float64 if semiring is LOG_SUM_EXP else np.int64

@@ -22,7 +22,7 @@ from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 
 THREADS = 4
 
@@ -53,11 +53,15 @@ def takers(monkeypatch):
     return taken
 
 
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
 @pytest.mark.parametrize(
-    ("threads", "pause", "is_reduced"), [(1, 1, False), (2, 1, False), (4, 3, True), (4, 99, False)]
+    ("make", "how"),
+    in_turns(
+        (anything, photographs, costly_photographs, hidden_solution),
+        ((1, 1, False), (2, 1, False), (4, 3, True), (4, 99, False)),
+    ),
 )
-def test_the_optimum_and_bounds_on_the_way(make, threads, pause, is_reduced, monkeypatch):
+def test_the_optimum_and_bounds_on_the_way(make, how, monkeypatch):
+    threads, pause, is_reduced = how
     monkeypatch.setenv("OOCBE_THREADS", str(threads))
     monkeypatch.setattr(depth_tree, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_tree, "BESIDE_SECONDS", 1e-9)  # a node a call
@@ -120,7 +124,7 @@ def test_no_thread_is_at_work_between_slices_and_bounds_hold_then(monkeypatch):
 
     monkeypatch.setattr(Worker, "work", noted)
     held = slices = 0
-    for seed in range(examples(8)):
+    for seed in range(examples(16)):
         problem = costs(8, 4, seed)
         best = optimum(problem)
         known, made = begun(problem)

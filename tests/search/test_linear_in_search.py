@@ -188,7 +188,7 @@ def knapsack(items: int, seed: int) -> Problem:
 
 def test_constraints_that_forbid_one_tuple_are_kept_as_linear_ones():
     nodes = 0
-    for seed in range(examples(10)):
+    for seed in range(examples(20)):
         random = np.random.default_rng(seed)
         sizes = random.integers(2, 4, size=8).tolist()
         functions = [Function.from_array((v,), random.integers(0, 30, size)) for v, size in enumerate(sizes)]

@@ -26,7 +26,7 @@ from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 
 ENDLESS = 1e9
 """Seconds in which no test ends a search."""
@@ -65,9 +65,11 @@ def until(made, count):
     return one
 
 
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
-@pytest.mark.parametrize(("threads", "is_reduced"), [("1", False), ("4", True)])
-def test_the_optimum_and_bounds_with_neighbourhoods_beside(make, threads, is_reduced, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "how"), in_turns((anything, photographs, costly_photographs, hidden_solution), (("1", False), ("4", True)))
+)
+def test_the_optimum_and_bounds_with_neighbourhoods_beside(make, how, monkeypatch):
+    threads, is_reduced = how
     monkeypatch.setenv("OOCBE_THREADS", threads)
     monkeypatch.setattr(depth_search, "ROUND_SECONDS", 1e-3)
     monkeypatch.setattr(depth_search, "BESIDE_SECONDS", 1e-4)

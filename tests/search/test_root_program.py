@@ -23,7 +23,7 @@ from oocbe.search.root_program import RootProgram
 from oocbe.search.subsolver import SharedBounds
 from tests.helpers.bound_problems import anything, hidden_solution, optimum
 from tests.helpers.depth_searches import NO_GAP, begun, blank, check_solved, search, whole
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 from tests.search.test_depth_search import left_of_functions, network
 from tests.search.test_linear_in_search import limited
 
@@ -69,8 +69,10 @@ def check_costs(root: Root) -> None:
         assert now == before or root.tables.linear
 
 
-@pytest.mark.parametrize("make", [anything, limited, partial(network, arity=2), partial(network, arity=3)])
-@pytest.mark.parametrize("are_joined", [False, True])
+@pytest.mark.parametrize(
+    ("make", "are_joined"),
+    in_turns((anything, limited, partial(network, arity=2), partial(network, arity=3)), (False, True)),
+)
 def test_shares_and_multipliers_only_move_costs(make, are_joined, monkeypatch):
     monkeypatch.setattr(row_tables, "LARGEST_LINEAR", 4)
     rises = 0
@@ -88,8 +90,7 @@ def test_shares_and_multipliers_only_move_costs(make, are_joined, monkeypatch):
     assert rises or make in (anything, limited)
 
 
-@pytest.mark.parametrize("make", [anything, hidden_solution, limited])
-@pytest.mark.parametrize("least_joined", [0.0, 1.0])
+@pytest.mark.parametrize(("make", "least_joined"), in_turns((anything, hidden_solution, limited), (0.0, 1.0)))
 def test_searches_go_on_from_the_program_of_their_root(make, least_joined, monkeypatch):
     """Also with functions joined, where they begin anew."""
     monkeypatch.setattr(row_tables, "LARGEST_LINEAR", 4)

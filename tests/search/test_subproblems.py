@@ -20,7 +20,7 @@ from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, in_turns
 
 MOST_STEPS = 2000
 
@@ -57,8 +57,9 @@ def small(monkeypatch):
     monkeypatch.setattr(subproblems, "MORE_BITS", 1.5)
 
 
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
-@pytest.mark.parametrize("is_reduced", [False, True])
+@pytest.mark.parametrize(
+    ("make", "is_reduced"), in_turns((anything, photographs, costly_photographs, hidden_solution), (False, True))
+)
 def test_no_bound_is_above_the_optimum(make, is_reduced, small):
     raised = 0
     for seed in range(examples(40)):

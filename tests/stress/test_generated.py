@@ -33,6 +33,7 @@ from oocbe.stress.segments import check_joined, check_marginalised
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.table import Table
 from tests.elimination.test_segments import Failing, Sending
+from tests.helpers.effort import in_turns
 from tests.kernels.conftest import skip_without_gpu
 from tests.stress.test_tables import SHAPES, in_memory
 
@@ -102,8 +103,9 @@ def test_the_digest_is_that_of_a_stored_result(operator, pair, tmp_path):
         assert digest_here(generated_of(operator, pair), context(tmp_path, piece_rows)) == expected
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("error", [LostWorkError("gone"), ResourceError("no memory"), None], ids=repr)
+@pytest.mark.parametrize(
+    ("operator", "error"), in_turns(OPERATORS, (LostWorkError("gone"), ResourceError("no memory"), None)), ids=repr
+)
 def test_the_digest_does_not_depend_on_workers(operator, error, tmp_path):
     pair = tuple(SyntheticTable(9000, 200, sizes="zipf", is_sorted=True, own=own, seed=3) for own in "ab")
     expected = digest_here(generated_of(operator, pair), context(tmp_path))
