@@ -414,20 +414,22 @@ def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, fold
 
 
 PEAK = """
-import sys, resource
+import os, sys, resource
 import numpy as np
 from oocbe.algebra.operators import join_maximise
 from oocbe.algebra.operators import join_sum
 from oocbe.algebra.operators import maximise
 from oocbe.tables.stored import StoredTable
 folder, memory = sys.argv[1], int(sys.argv[2])
+own = f"{folder}/{os.getpid()}"
+os.mkdir(own)
 f, g = StoredTable.open(folder + "/f"), StoredTable.open(folder + "/g")
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-small = [StoredTable.save(folder + f"/small{i}", t.read(0, 1 << 17)) for i, t in enumerate((f, g))]
+small = [StoredTable.save(f"{own}/small{i}", t.read(0, 100)) for i, t in enumerate((f, g))]
 def run(a, b, to):  # everything that is compiled or loaded is loaded by small tables first
-    joined = join_sum(a, b, output=f"{folder}/{to} joined", memory=memory, scratch=folder)
-    maximise(joined, "k", output=f"{folder}/{to} maximised", memory=memory, scratch=folder)
-    join_maximise(a, b, "k", output=f"{folder}/{to} fused", memory=memory, scratch=folder)
+    joined = join_sum(a, b, output=f"{own}/{to} joined", memory=memory, scratch=folder)
+    maximise(joined, "k", output=f"{own}/{to} maximised", memory=memory, scratch=folder)
+    join_maximise(a, b, "k", output=f"{own}/{to} fused", memory=memory, scratch=folder)
 run(*small, "small")
 before = peak()
 run(f, g, "large")
@@ -436,7 +438,7 @@ print(before, peak())
 
 
 @pytest.mark.parametrize("megabytes", [pytest.param(64, marks=pytest.mark.slow), 48])
-def test_peak_memory_stays_within_the_budget(folder, megabytes):
+def test_peak_memory_stays_within_the_budget(folder, megabytes, request):
     """Resident memory grows by no more than the budget, on tables several times as large as it."""
     rows = 1_500_000 if megabytes == 48 else 8_000_000
     rng = np.random.default_rng(1)
@@ -449,8 +451,9 @@ def test_peak_memory_stays_within_the_budget(folder, megabytes):
                 keys = rng.integers(0, 1 << 10, many).astype(np.uint64) | (k << np.uint64(10))
                 writer.append(keys[np.newaxis], rng.integers(0, 1 << 40, many))
     command = [sys.executable, "-c", PEAK, str(folder), str(megabytes << 20)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    for _ in range(2 if request.node.get_closest_marker("gpu") else 1):  # the first may compile kernels of large tables
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     before, peak = map(int, done.stdout.split())
     assert peak - before < megabytes << 20
 
