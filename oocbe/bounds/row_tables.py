@@ -7,7 +7,7 @@ threshold by themselves. A sum of tables that reaches the cap belongs to no assi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -105,12 +105,16 @@ class ScopeTables:
         if any(c.greatest - c.least > LARGEST_COEFFICIENTS for c in kept):
             return None
         linear = tuple(from_zero(c) for c in kept)
-        scopes = {tuple(sorted(part.scope)) for part in looked((*problem.functions, *hard))}
-        cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
+        over: dict[tuple[int, ...], list[Function | Constraint | LinearConstraint]] = {}
+        for part in looked((*problem.functions, *hard)):
+            over.setdefault(tuple(sorted(part.scope)), []).append(part)
+        stored = {scope: _stored(scope, own, sizes) for scope, own in over.items()}  # equal tables once
+        shape = {name: [sizes[v] for v in scope] for scope, name in stored.items()}
+        cells = [math.prod(own) for own in shape.values()]
         if (
             max(cells, default=0) > LARGEST_PART
             or sum(cells) > MOST_CELLS
-            or max(map(len, scopes), default=0) > MOST_AXES
+            or max(map(len, over), default=0) > MOST_AXES
         ):
             return None
         magnitude = problem.magnitude
@@ -119,23 +123,23 @@ class ScopeTables:
         # Error of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
         dtype = np.int64 if is_integral else np.float64
-        values: dict[tuple[int, ...], NDArray[Any]]
-        values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in looked(scopes)}
-        permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in looked(scopes)}
-        for f in looked(problem.functions):
-            axes = np.argsort(f.scope)
-            scope = tuple(sorted(f.scope))
-            own, allowed = f.to_array(sizes)
-            values[scope] += np.where(allowed, own, 0).transpose(axes)
-            permitted[scope] &= allowed.transpose(axes)
-        for c in looked(hard):
-            dense = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
-            permitted[tuple(sorted(c.scope))] &= dense.transpose(np.argsort(c.scope))
+        values: dict[Hashable, NDArray[Any]] = {name: np.zeros(own, dtype=dtype) for name, own in looked(shape.items())}
+        permitted = {name: np.ones(own, dtype=bool) for name, own in looked(shape.items())}
+        first = {name: scope for scope, name in reversed(stored.items())}
+        for scope, name in looked(stored.items()):
+            for part in over[scope] if first[name] == scope else []:
+                axes = np.argsort(part.scope)
+                if isinstance(part, Function):
+                    own, allowed = part.to_array(sizes)
+                    values[name] += np.where(allowed, own, 0).transpose(axes)
+                else:
+                    allowed = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array()
+                permitted[name] &= allowed.transpose(axes)
         constant = problem.constant
         parts = []
         is_impossible = False
-        for scope in sorted(scopes):
-            costs, allowed = values[scope], permitted[scope]
+        for scope in sorted(over):
+            costs, allowed = values[stored[scope]], permitted[stored[scope]]
             least = costs.min().item()
             if not allowed.all():
                 least = costs[allowed].min().item() if allowed.any() else 0
@@ -182,6 +186,39 @@ class ScopeTables:
         sums = np.add.reduceat(costs, layout.piece_start)  # equal for equal tables: ties stay ties
         found: NDArray[np.float64] = sums[layout.piece] / [part.values.size for part in self.parts]
         return found
+
+    @cached_property
+    def influence(self) -> NDArray[np.float64]:
+        """Number of functions over the variables that each one determines with others, float64 (variables,).
+
+        A constraint determines the one of its variables that the fewest such constraints share, such as a sum.
+        """
+        degree = np.zeros(len(self.problem.sizes))
+        found: list[tuple[tuple[int, ...], list[int]]] = []
+        for part in self.parts:
+            if len(part.scope) > 1:
+                degree[list(part.scope)] += 1
+                count = int(np.count_nonzero(part.permitted))
+                axes = [i for i, n in enumerate(part.values.shape) if n > 1 and count * n <= part.values.size]
+                found.append((part.scope, [part.scope[i] for i in axes if part.permitted.sum(axis=i).max() <= 1]))
+        below: dict[tuple[int, ...], LinearConstraint] = {}
+        for c in self.linear:
+            other = below.setdefault(c.scope, c)
+            if c.capacity + other.capacity == c.greatest and all(
+                len(set((a + b).tolist())) == 1 for a, b in zip(c.coefficients, other.coefficients, strict=True)
+            ):
+                pairs = zip(c.scope, c.coefficients, strict=True)
+                found.append((c.scope, [v for v, own in pairs if len(set(own.tolist())) == len(own) > 1]))
+        shared, made = np.zeros(len(degree)), np.zeros(len(degree))
+        for scope, own in found:
+            shared[list(scope)] += bool(own)
+        own_of = [(min(own, key=lambda v: shared[v]), scope) for scope, own in found if own]
+        for v, scope in sorted(own_of, key=lambda one: shared[one[0]]):
+            others = [w for w in scope if w != v]
+            if shared[v] < shared[others].min():
+                made[others] += degree[v] + made[v]
+        made[[part.scope[0] for part in self.parts if len(part.scope) == 1 and part.values.any()]] = 0
+        return made
 
     @cached_property
     def pass_work(self) -> float:
@@ -233,23 +270,27 @@ class AscentLayout:
         value_start = starts_of(sizes)
         single = [part for part in tables.parts if len(part.scope) == 1]
         parts = [part for part in tables.parts if len(part.scope) > 1]
-        # A function over two variables has a table for each, in which that variable's values are contiguous.
-        own = [[part.values.T, part.values] if len(part.scope) == 2 else [part.values] for part in parts]
-        masks = [[part.permitted.T, part.permitted] if len(part.scope) == 2 else [part.permitted] for part in parts]
-        table_start, cells = [], 0
-        for part, copies in zip(parts, own, strict=True):
-            starts = [cells + i * part.values.size for i in range(len(copies))]
-            table_start += starts if len(copies) == 2 else starts * len(part.scope)
-            cells += part.values.size * len(copies)
+        pieces, flags = [part.values for part in single], [part.permitted for part in single]
+        piece, tables_of_pieces, table_start, cells = {part.scope: i for i, part in enumerate(single)}, [*single], [], 0
+        known: dict[Hashable, tuple[int, int]] = {}
+        for part in parts:
+            # Equal tables of hard constraints are stored once.
+            name: Hashable = part.scope if part.values.any() else (part.values.shape, part.permitted.tobytes())
+            # A function over two variables has a table for each, in which that variable's values are contiguous.
+            copies = 2 if len(part.scope) == 2 else 1
+            if name not in known:
+                known[name] = len(pieces), cells
+                pieces += [part.values.T, part.values][-copies:]
+                flags += [part.permitted.T, part.permitted][-copies:]
+                tables_of_pieces += [part] * copies
+                cells += part.values.size * copies
+            piece[part.scope], begin = known[name]
+            table_start += [begin, begin + part.values.size] if copies == 2 else [begin] * len(part.scope)
         check_deadline()
-        pieces = [*(part.values for part in single), *(copy for copies in own for copy in copies)]
-        tables_of_pieces = [*single, *(part for part, copies in zip(parts, own, strict=True) for _ in copies)]
-        lengths = [piece.size for piece in pieces]
+        lengths = [own.size for own in pieces]
         dtype = np.int64 if tables.is_integral else np.float64
-        above = np.concatenate([np.zeros(0, dtype=dtype), *(piece.ravel() for piece in pieces)])
+        above = np.concatenate([np.zeros(0, dtype=dtype), *(own.ravel() for own in pieces)])
         above -= np.repeat(np.array([part.least for part in tables_of_pieces], dtype=dtype), lengths)
-        number = {part.scope: place for place, part in enumerate(tables_of_pieces)}
-        flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
         scopes, first_cells = [part.scope for part in parts], np.array(table_start, dtype=np.int64)
         network = network_of(scopes, sizes, first_cells, np.zeros(0, dtype=np.int32))
         return cls(
@@ -259,7 +300,7 @@ class AscentLayout:
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
             starts_of(lengths)[:-1],
-            np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
+            np.array([piece[part.scope] for part in tables.parts], dtype=np.int64),
         )
 
 
@@ -284,6 +325,14 @@ def network_of(
         table_start=table_start,
         tables=tables,
     )
+
+
+def _stored(scope: tuple[int, ...], parts: Sequence[Any], sizes: Sequence[int]) -> Hashable:
+    """What the table of the parts over a scope is stored by: one of a hard constraint alone by its contents."""
+    if len(parts) > 1 or not isinstance(parts[0], Constraint):
+        return scope
+    c = parts[0]
+    return c.allowed, tuple(sizes[v] for v in scope), tuple(np.argsort(c.scope).tolist()), c.tuples.tobytes()
 
 
 def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | None:

@@ -247,6 +247,8 @@ class DepthSearch(SubSolver):
                 found = None  # local search does not support every problem
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
+            else:
+                self.seconds -= self.worked  # a head start is for a first dive, then
         root = self._root()
         if root.bound < root.need and len(root.network.function_start) > MANY_FUNCTIONS:
             self._offer(self._reduction, root.nearest(), "dual ascent")
@@ -258,7 +260,9 @@ class DepthSearch(SubSolver):
         if first_bytes(blank) > self._memory:
             self.is_over = True
             return
-        self._workers = [Worker(shared, 0, blank, CALL_SECONDS / FIRST_NODES)]
+        # Without an incumbent, decisions come first that determine other variables.
+        weights = self._tables.influence if known.value is None else None
+        self._workers = [Worker(shared, 0, blank, CALL_SECONDS / FIRST_NODES, weights)]
         self._begin_seconds = self.worked
         self._program_after = max(PROGRAM_SECONDS, PROGRAM_CELL_SECONDS * len(shared.root.network.tables))
 

@@ -55,7 +55,7 @@ class Dive:
         for number, scope in enumerate(self._scopes):
             for v in scope:
                 self._uses[v].append(number)
-        self._weight = np.array([len(uses) + 1e-9 for uses in self._uses])
+        self._weight = np.array([len(uses) + 1e-9 for uses in self._uses]) + tables.influence
         self._least: list[dict[int, NDArray[np.float64]]] = [{} for _ in self._scopes]
         self._trail: list[tuple[int, NDArray[np.float64]]] = []
         self._end = time.monotonic() + MOST_SECONDS

@@ -156,6 +156,18 @@ def test_functions_of_cliques_are_ties_and_differences_are_not():
             assert (table[near[i, TIED_VALUE]] == start.need - others[0]).all()
 
 
+def test_equal_tables_are_stored_once():
+    """Those of hard constraints alone; where a function adds costs, the table is another."""
+    apart = [[a, a + 1] for a in range(3)]
+    pairs = tuple(Constraint(pair, apart) for pair in ((0, 1), (0, 2), (1, 2), (2, 3)))
+    costs = Function.from_array((2, 3), np.arange(16).reshape(4, 4))
+    problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(4)), (costs,), pairs)
+    tables = ScopeTables.of(problem)
+    assert len(Root(tables, 250).network.tables) == 2 * (4 * 4 + 4 * 4)
+    for values in np.ndindex(*problem.sizes):
+        assert tables.evaluate(values) == problem.evaluate(values)
+
+
 def test_names_of_the_problem_are_not_taken():
     problem = assignment_problem(4, 1)
     variables = (Variable("clique 0", 4), *problem.variables[1:])
