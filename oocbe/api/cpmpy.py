@@ -38,7 +38,7 @@ from oocbe.api.tasks.verbs import count, count_optimal, k_best
 from oocbe.errors import LimitError, UnsupportedError
 from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, UnsupportedConstraint, call, constant, variable
 from oocbe.formats.xcsp_reading import has_a_row
-from oocbe.formats.xcsp_relations import Relations
+from oocbe.formats.xcsp_relations import Relations, terms_of
 from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, STAR, Variables, as_indices
 from oocbe.model.compact_problem import ShortTable
 from oocbe.model.parts import Function, LinearConstraint
@@ -97,6 +97,8 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
             raise NotSupportedError(f"oocbe has no subsolver, and {subsolver!r} is asked for")
         self._relations = Relations(Variables())
         self._elements: dict[tuple[Expression, ...], Expression] = {}
+        self._posted: list[Any] = []
+        self._objective: tuple[list[tuple[float, Any]], Any, bool] | None = None
         self._hint: dict[str, int] = {}
         self._has_objective = False
         super().__init__(name="oocbe", cpm_model=cpm_model)
@@ -141,12 +143,25 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
     def add(self, cpm_expr: Any) -> CPM_oocbe:
         """Add a constraint, or a list of them; NotSupportedError with its text where it has no form of bounded size."""
         get_variables(cpm_expr, collect=self.user_vars)
-        for own in self.transform(cpm_expr):
-            with _refused(own):
-                self._post(own)
+        self._post_all(self.transform(cpm_expr))
         return self
 
     __add__ = add
+
+    def _post_all(self, constraints: Iterable[Any]) -> None:
+        for own in constraints:
+            self._posted.append(own)
+            with _refused(own):
+                self._post(own)
+
+    def _translate(self, is_whole: bool) -> None:
+        """Translate the model again, into tables for counts or for searches."""
+        self._relations, self._elements = Relations(Variables(), is_whole=is_whole), {}
+        self._varmap.clear()
+        for own in self._posted:
+            with _refused(own):
+                self._post(own)
+        self._optimise()
 
     def _post(self, own: Any) -> None:
         if own.name in TABLES:
@@ -240,27 +255,33 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     def objective(self, expr: Any, minimize: bool) -> None:
         """Minimise or maximise an expression, or a ``FloatSum``, in place of an earlier objective."""
-        relations = self._relations
-        functions: list[Function] = []
-        self._has_objective, relations.functions, relations.constant = True, functions, 0
-        relations.maximises = not minimize
+        self._has_objective, shift = True, None
         if isinstance(expr, FloatSum):
             get_variables(list(expr.vars), self.user_vars)
-            weights, parts, relations.constant = expr.components()
+            weights, parts, shift = expr.components()
             terms = list(zip(weights, parts, strict=True))
         else:
             get_variables(expr, self.user_vars)
             total, defined = safen_objective(expr)
             total = push_down_negation_objective(total)
             total, more = decompose_objective(total, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
-            with _refused(expr):
-                for own in self.transform([*defined, *more]):
-                    self._post(own)
-                terms = _weighted(total)
-                if all(_is_whole(weight) for weight, _ in terms):
-                    whole = [(int(w) * f, e) for w, own in terms for f, e in _terms(self._expression(own))]
-                    relations.set_objective(whole, not minimize)
-                    return
+            self._post_all(self.transform([*defined, *more]))
+            terms = _weighted(total)
+        self._objective = terms, shift, minimize
+        with _refused(expr):
+            self._optimise()
+
+    def _optimise(self) -> None:
+        """Add the cost functions of the objective, if there is one."""
+        if self._objective is None:
+            return
+        relations, (terms, shift, minimize) = self._relations, self._objective
+        functions: list[Function] = []
+        relations.functions, relations.constant, relations.maximises = functions, shift or 0, not minimize
+        if shift is None and all(_is_whole(weight) for weight, _ in terms):
+            whole = [(int(w) * f, e) for w, own in terms for f, e in terms_of(self._expression(own))]
+            relations.set_objective(whole, not minimize)
+            return
         for weight, own in terms:
             v = relations.value_of(self._expression(own))
             functions.append(Function.from_array((v,), float(weight) * relations.tables.values(v)))
@@ -309,7 +330,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         solution_limit : number of solutions at most. kwargs : options of :func:`oocbe.k_best`.
         """
         kwargs.pop("call_from_model", None)
-        left, problem = _checked(time_limit, kwargs), self._problem_of_all()
+        left, problem = _checked(time_limit, kwargs), self._problem_of_all(is_whole=True)
         most = MOST_LISTED if solution_limit is None else solution_limit
         if not isinstance(most, int | np.integer) or most < 1:
             raise ValueError(f"solution_limit: {solution_limit!r} is not a whole number of at least 1")
@@ -346,7 +367,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         left = _checked(time_limit, kwargs)
         ask = partial(count_optimal if self._has_objective else count, time_limit=left(), **kwargs)
         with _refused("the model"):
-            return int(_of_tables(ask, self._problem_of_all()).value or 0)
+            return int(_of_tables(ask, self._problem_of_all(is_whole=True)).value or 0)
 
     def solution_hint(self, cpm_vars: Sequence[Any], vals: Sequence[Any]) -> None:
         """Values that :meth:`solve` first looks for a solution with, in place of those of an earlier hint.
@@ -369,8 +390,13 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         yield self.cpm_status
         self.cpm_status.solve_time = time.perf_counter() - begin
 
-    def _problem_of_all(self) -> Problem:
-        """The problem, with variables of the model that no constraint has."""
+    def _problem_of_all(self, is_whole: bool = False) -> Problem:
+        """The problem for counts or for searches, with variables of the model that no constraint has."""
+        if is_whole != self._relations.is_whole:
+            try:
+                self._translate(is_whole)
+            except NotSupportedError:  # tables that are too large whole
+                self._translate(not is_whole)
         self.solver_vars(self.user_vars)
         return self.native_model
 
@@ -438,21 +464,6 @@ def _weighted(own: Any, factor: float = 1) -> list[tuple[float, Any]]:
     else:
         return [(factor, own)]
     return [term for w, part in zip(weights, listed, strict=True) for term in _weighted(part, factor * w)]
-
-
-def _terms(total: Expression) -> list[tuple[int, Expression]]:
-    """An expression as a sum of others with coefficients."""
-    parts, waiting = [], [(1, total)]
-    while waiting:
-        factor, own = waiting.pop()
-        if own.operator in ("add", "sub", "neg"):
-            signs = {"add": [1] * len(own.arguments), "sub": [1, -1], "neg": [-1]}[own.operator]
-            waiting += [(factor * sign, part) for sign, part in zip(signs, own.arguments, strict=True)]
-        elif own.operator == "mul" and own.arguments[0].operator == CONSTANT and len(own.arguments) == 2:
-            waiting.append((factor * own.arguments[0].value, own.arguments[1]))
-        else:
-            parts.append((factor, own))
-    return parts
 
 
 def _of_tables(ask: Callable[[Problem], TaskResult], problem: Problem) -> TaskResult:

@@ -229,6 +229,9 @@ SMALL_TABLE = 2**12
 SHORT_TABLE = 2**14
 """Rows up to which what a variable equals is a table, even if it were linear: that removes values amid a domain."""
 
+DENSE_TABLE = 2**16
+"""Assignments up to which searches take a table; beyond them, sums are linear, and parts become variables."""
+
 MOST_CELLS = 2**20
 """Assignments of a relation that is a table."""
 
@@ -285,13 +288,15 @@ class Relations:
     """The parts that a file's constraints have come to so far, over its variables and those made for expressions.
 
     variables : the file's, to which others are added. tables, sums : constraints. functions : of the objective, with
-    a constant. maximises : whether it is to be large.
+    a constant. maximises : whether it is to be large. is_whole : whether a relation over many assignments is one table
+    all the same: elimination counts with few variables, while searches take no large table.
     """
 
     variables: Variables
     functions: list[Function] = field(default_factory=list)
     maximises: bool = False
     constant: int = 0
+    is_whole: bool = False
     _values: dict[Expression, int] = field(default_factory=dict)
     _domains: dict[tuple[int, ...], Domain] = field(default_factory=dict)
     _walks: Decomposed = field(default_factory=lambda: Decomposed([]))
@@ -315,15 +320,21 @@ class Relations:
                 self.post(call("eq", one, other), name)
             return
         cells = self.tables.cells(expression)
+        is_small = self.is_whole or cells <= DENSE_TABLE or len(expression.scope) <= 2
         has_order = operator in ("lt", "le", "gt", "ge", "eq")
         if cells <= SMALL_TABLE:
             self.tables.add_table(expression)
         elif self._splits(expression):
             self.post(self._smaller(expression), name)
-        elif operator in ("eq", "ne") and self._equal(expression, SHORT_TABLE):
+        elif is_small and operator in ("eq", "ne") and self._equal(expression, SHORT_TABLE):
             pass
         elif has_order and (found := self.sums.columns(call("sub", *parts))) is not None:
             self.sums.compare(operator, *found, name)
+        elif not is_small and self._has_small_terms(expression):
+            if has_order:
+                self.sums.compare(operator, *self._needed_columns(call("sub", *parts)), name)
+            else:
+                self.post(self._smaller(expression), name)
         elif operator in ("eq", "ne") and self._equal(expression, _most_cells(*parts)):
             pass
         elif cells <= _most_cells(expression, *parts):
@@ -352,14 +363,21 @@ class Relations:
         if expression in self._values:
             return self._values[expression]
         cells = self.tables.cells(expression)
-        linear = None if cells <= SMALL_TABLE else self.sums.columns(expression)
+        linear = None if self.is_whole and cells <= SMALL_TABLE else self.sums.columns(expression)
+        if linear is not None and cells * min(cells, length(linear[0])) <= SHORT_TABLE:
+            linear = None
         if linear is not None and (cells > MOST_CELLS or length(linear[0]) <= MOST_SUMS):
             return self._value_of_sum(expression, *linear)
         if cells <= _most_cells(expression) and not self._splits(expression):
-            values = self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope])
-            made = self._make(expression, np.unique(values))
-            self.tables.add_function(variable(made), expression, MOST_CELLS)
-            return made
+            values = np.unique(self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope]))
+            is_pure = all(part.operator in (VARIABLE, CONSTANT) for part in expression.arguments)
+            is_extremum = expression.operator in ("min", "max")
+            if self.is_whole or cells * len(values) <= DENSE_TABLE or (is_pure and not is_extremum):
+                made = self._make(expression, values)
+                self.tables.add_function(variable(made), expression, MOST_CELLS)
+                return made
+        if expression.operator in ("min", "max") and not self.is_whole:
+            return self._value_of_extremum(expression)
         if expression.operator in ("or", "and"):
             return self._value_of_truths(expression)
         scoped = sum(bool(part.scope) for part in expression.arguments)
@@ -476,6 +494,11 @@ class Relations:
             most *= 2 if part in truths else self.tables.cells(part)
         return bool(truths) and 4 * max(most, *map(self.tables.cells, truths)) <= cells
 
+    def _has_small_terms(self, expression: Expression) -> bool:
+        """Whether a comparison is one of sums, of terms whose values are small tables."""
+        terms = [term for part in expression.arguments for _, term in terms_of(part)]
+        return len(terms) > 2 and all(self.tables.cells(term) <= SMALL_TABLE for term in terms)
+
     def _smaller(self, expression: Expression) -> Expression:
         """The same with variables in place of its parts, or two halves in place of many arguments."""
         operator, parts = expression.operator, expression.arguments
@@ -508,6 +531,20 @@ class Relations:
         made = self._make(expression, np.arange(low, low + count, dtype=np.int64))
         self.sums.compare("eq", {**columns, made: -self.tables.values(made)}, offset, "value of an expression")
         return made
+
+    def _value_of_extremum(self, expression: Expression) -> int:
+        """The least or greatest of some parts: none is beyond it, and it is one of them."""
+        parts = [part if len(part.scope) <= 1 else variable(self.value_of(part)) for part in expression.arguments]
+        values = [self.tables.evaluate(part, [self.tables.values(v) for v in part.scope]) for part in parts]
+        whole = np.unique(np.concatenate([own.ravel() for own in values]))
+        if len(parts) > 2 and len(whole) ** 3 <= DENSE_TABLE:
+            self._values[expression] = self.value_of(self._smaller(expression))
+            return self._values[expression]
+        made = variable(self._make(expression, whole))
+        for part in parts:
+            self.post(call("ge" if expression.operator == "max" else "le", made, part), expression.operator)
+        self.post(call("or", *(call("eq", made, part) for part in parts)), expression.operator)
+        return made.value
 
     def _value_of_truths(self, expression: Expression) -> int:
         """Whether any, or all, of many truths hold: they add up to 1, or to their number, at least."""
@@ -558,6 +595,21 @@ class Relations:
                 rows = table.tuples[np.array(keep, dtype=bool)]
                 self.tables.constraints.append(Constraint(table.scope, rows, allowed))
         self._walks.tables.clear()
+
+
+def terms_of(total: Expression) -> list[tuple[int, Expression]]:
+    """An expression as a sum of others with coefficients."""
+    parts, waiting = [], [(1, total)]
+    while waiting:
+        factor, own = waiting.pop()
+        if own.operator in ("add", "sub", "neg"):
+            signs = {"add": [1] * len(own.arguments), "sub": [1, -1], "neg": [-1]}[own.operator]
+            waiting += [(factor * sign, part) for sign, part in zip(signs, own.arguments, strict=True)]
+        elif own.operator == "mul" and own.arguments[0].operator == CONSTANT and len(own.arguments) == 2:
+            waiting.append((factor * own.arguments[0].value, own.arguments[1]))
+        else:
+            parts.append((factor, own))
+    return parts
 
 
 def _without_negation(expression: Expression) -> Expression:

@@ -24,6 +24,15 @@ from cpmpy.expressions.utils import argval, argvals  # noqa: E402
 from cpmpy.solvers.solver_interface import ExitStatus  # noqa: E402
 
 from oocbe.api.cpmpy import CPM_oocbe  # noqa: E402  (which CPMpy then knows)
+from oocbe.formats import xcsp_relations  # noqa: E402
+from oocbe.model.settings.options import SolveOptions  # noqa: E402
+from oocbe.propagation.propagated import propagated  # noqa: E402
+from oocbe.runtime.deadline import Deadline  # noqa: E402
+from oocbe.search import depth_search  # noqa: E402
+from oocbe.search.depth_search import DepthSearch  # noqa: E402
+from oocbe.search.depth_tree import FIRST_NODES  # noqa: E402
+from oocbe.search.searches import RowProblem  # noqa: E402
+from oocbe.search.subsolver import SharedBounds  # noqa: E402
 from tests.helpers.fake_clock import Clock  # noqa: E402
 
 Make = Callable[[random.Random], Any]
@@ -228,9 +237,12 @@ def test_solutions_are_those_of_brute_force(name: str) -> None:
         assert solver.count() == len(ties)
 
 
-def test_random_models_have_ortools_optima() -> None:
+def test_random_models_have_ortools_optima(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(1)
-    for _ in range(12):
+    for number in range(12):
+        if number == 10:  # from here on, what is no small table is linear or of parts
+            for name in ("SMALL_TABLE", "SHORT_TABLE", "DENSE_TABLE"):
+                monkeypatch.setattr(xcsp_relations, name, 16)
         made = [in_context(make(rng), rng) for make in rng.sample(list(CONSTRAINTS.values()), 2)]
         made += [compared(make(rng), rng) for make in rng.sample(list(FUNCTIONS.values()), 2)]
         scope = sorted(cp.transformations.get_variables.get_variables(made), key=str)
@@ -245,6 +257,50 @@ def test_random_models_have_ortools_optima() -> None:
         assert answers[0] == answers[1], model
         if answers[1][0]:
             assert all(argval(own) for own in made)
+
+
+def ruler(marks: int, longest: int) -> Any:
+    """A Golomb ruler: differences of marks are distinct, and the last mark is small."""
+    x = cp.intvar(0, longest, shape=marks)
+    gaps = [b - a for a, b in itertools.combinations(x, 2)]
+    return cp.Model(x[0] == 0, cp.IncreasingStrict(x), cp.AllDifferent(gaps), minimize=x[-1])
+
+
+def latest(tasks: int) -> Any:
+    """The end of the last of some tasks, one after another."""
+    start = cp.intvar(0, 60, shape=tasks)
+    model = cp.Model([a != b for a, b in itertools.combinations(start, 2)])
+    model.minimize(cp.max(start + np.arange(tasks)))
+    return model
+
+
+def sidelobes(bits: int) -> Any:
+    """Squares of sums of truths over many bits."""
+    x, sums = cp.boolvar(shape=bits), cp.intvar(-bits, bits, shape=bits)
+    gaps = [sums[k] == bits - k - 2 * cp.sum(x[i] != x[i + k] for i in range(bits - k)) for k in range(1, bits)]
+    return cp.Model(sums[0] == 0, gaps, minimize=cp.sum(own * own for own in sums))
+
+
+@pytest.mark.parametrize("model", [ruler(6, 25), latest(5), sidelobes(17)], ids=["ruler", "latest", "sidelobes"])
+def test_a_first_dive_has_an_assignment(model: Any) -> None:
+    """Searches take the tables of the model, and few decisions determine the other variables."""
+    problem = propagated(CPM_oocbe(model).native_model, SolveOptions()).problem
+    reduction, known = RowProblem(problem).reduction, SharedBounds(problem, SolveOptions().gap, lambda *_: None)
+    assert reduction is not None
+    search = DepthSearch(reduction, known, 1 << 28)
+    with mock.patch.object(depth_search, "find_incumbent", return_value=None):
+        while known.value is None and search.nodes < FIRST_NODES:
+            search.work(0.0, Deadline())
+    assert known.value is not None
+
+
+def test_counts_have_tables_of_few_variables() -> None:
+    """Differences of marks as variables of their own would take elimination long."""
+    solver = CPM_oocbe(ruler(5, 17))
+    assert len(solver.native_model.variables) > 5
+    assert solver.count() == 4  # the best rulers
+    assert len(solver.native_model.variables) == 5
+    assert solver.solve() and solver.objective_value() == 11 and len(solver.native_model.variables) > 5
 
 
 def test_it_is_among_the_solvers_of_cpmpy() -> None:

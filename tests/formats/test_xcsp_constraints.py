@@ -54,6 +54,7 @@ def sizes(request, monkeypatch):
     if request.param == "parts":
         monkeypatch.setattr(xcsp_relations, "SMALL_TABLE", 4)
         monkeypatch.setattr(xcsp_relations, "SHORT_TABLE", 4)
+        monkeypatch.setattr(xcsp_relations, "DENSE_TABLE", 16)
         monkeypatch.setattr(xcsp_relations, "MOST_CELLS", 24)
         monkeypatch.setattr(xcsp_relations, "MOST_OF_MANY", 9)
         monkeypatch.setattr(global_costs, "MOST_CELLS", 4)
