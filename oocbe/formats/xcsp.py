@@ -210,7 +210,10 @@ def parse(text: Text, root: Element) -> CompactProblem:
     """Read a problem; FormatError with the line where it is malformed. ``root`` is that of the file ``text``."""
     if root.tag != "instance" or root.attributes.get("format") != "XCSP3":
         raise root.error(f'found <{root.tag}>, expected <instance format="XCSP3">')
-    return _XcspReader(text, root).read()
+    # What has no objective is often counted: whole tables, if all constraints have one.
+    is_whole = root.child("objectives") is None
+    found = _XcspReader(text, root, is_whole).read()
+    return _XcspReader(text, root, is_whole=False).read() if is_whole and found.left_out else found
 
 
 @dataclass(eq=False)
@@ -222,11 +225,11 @@ class _Table:
 
 
 class _XcspReader:
-    def __init__(self, text: Text, root: Element) -> None:
+    def __init__(self, text: Text, root: Element, is_whole: bool) -> None:
         self._text = text
         self._root = root
         self._variables = Variables()
-        self._relations = Relations(self._variables)
+        self._relations = Relations(self._variables, is_whole=is_whole)
         self._rest = 0
         self._tables: dict[tuple[int, ...], _Table] = {}
         self._short: list[ShortTable] = []

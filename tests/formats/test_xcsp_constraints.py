@@ -9,7 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import FormatError
-from oocbe.formats import global_costs, read, read_model, xcsp_relations
+from oocbe.formats import global_costs, read, read_model, xcsp, xcsp_relations
 from oocbe.model.parts import Constraint
 
 VARIABLES = '<array id="x" size="[4]"> 0..2 </array> <var id="y"> -1 0 2 </var> <var id="b"> 0 1 </var>'
@@ -52,6 +52,8 @@ def solutions(problem, count):
 def sizes(request, monkeypatch):
     """Relations as tables, and then with so little room that they are taken apart."""
     if request.param == "parts":
+        reader = xcsp._XcspReader
+        monkeypatch.setattr(xcsp, "_XcspReader", lambda text, root, is_whole: reader(text, root, is_whole=False))
         monkeypatch.setattr(xcsp_relations, "SMALL_TABLE", 4)
         monkeypatch.setattr(xcsp_relations, "SHORT_TABLE", 4)
         monkeypatch.setattr(xcsp_relations, "DENSE_TABLE", 16)
@@ -549,3 +551,15 @@ def test_tables_that_would_fill_the_memory_are_left_out(tmp_path, monkeypatch):
     model = read_model(instance(tmp_path, wide, "", '<array id="x" size="[2]"> 0..99 </array>'))
     assert 0 < sum(c.tuples.size for c in model.problem.constraints) <= 2**14
     assert model.left_out and all("16,384 values together" in text for text in model.left_out)
+
+
+def test_relations_of_many_cells_are_whole_for_counts_and_in_parts_for_searches(tmp_path):
+    """Elimination counts a ruler's marks with four variables; a search takes no table of 160,000 cells."""
+    variables = '<array id="x" size="[4]"> 0..19 </array>'
+    constraints = "<intension> ne(sub(x[1],x[0]),sub(x[3],x[2])) </intension>"
+    counted = read(instance(tmp_path, constraints, variables=variables))
+    assert [len(part.scope) for part in counted.constraints] == [4]
+    objective = "<objectives> <minimize> x[3] </minimize> </objectives>"
+    searched = read(instance(tmp_path, constraints, objective, variables))
+    assert len(searched.variables) > 4
+    assert oocbe.count(counted).value == 20**4 - sum((20 - abs(gap)) ** 2 for gap in range(-19, 20))
