@@ -25,6 +25,8 @@ def write_whole(path: str | Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # a crash of the system would leave the name without the content
     Path(file.name).replace(path)
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
+import pickle
 import re
 import stat
 import subprocess
 import sys
+import threading
+import time
+import warnings
 from pathlib import Path
 
 import numba
@@ -404,6 +409,56 @@ def test_machine_code_with_unknown_symbols_or_for_another_processor_is_not_loade
     assert machine_code.link(code, forget) is None
     loop = jit.jit(forget)
     assert loop.file("int64") != loop.file("int64", ("x86_64-unknown-linux-gnu", "generic", ""))
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+    "another class": lambda content: content.replace(b"MachineCode", b"MachineCake"),
+    "another type": lambda content: pickle.dumps(({}, ())),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_made_again(tmp_path, monkeypatch, damage):
+    """A crash of the system may leave a file empty under its final name."""
+    (tmp_path / "loop.py").write_text(LOOP_OF_ITS_OWN)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "loop", raising=False)
+    function = importlib.import_module("loop").doubled.py_func
+    assert jit.jit(function)(21) == 42
+    (file,) = (tmp_path / "cache").rglob("*.nbc")
+    content = file.read_bytes()
+    file.write_bytes(DAMAGES[damage](content))
+    assert jit.jit(function)(21) == 42
+    mended = jit.jit(function)
+    assert (mended(21), "dispatcher" in vars(mended)) == (42, False)
+    monkeypatch.setattr(jit, "link", lambda *_: None)
+    other = jit.jit(function)
+    assert (other(21), *other._runs.values()) == (42, other.dispatcher)  # its file is not read at each call
+
+
+def test_a_fork_waits_for_the_thread_that_loads_a_loop():
+    """Its child would wait for ever to load another one."""
+    begun = threading.Event()
+
+    def load():
+        with machine_code._lock:
+            begun.set()
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    begun.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on, of forks beside threads
+        child = os.fork()
+    if child == 0:
+        os._exit(not machine_code._lock.acquire(timeout=1))
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_helpers_are_optimised_in_their_callers_alone(tmp_path):

@@ -31,7 +31,7 @@ from oocbe.kernels.cpu.compiler import Loop as Signature
 from oocbe.kernels.cpu.compiler import compiler
 from oocbe.kernels.cpu.interpreter import Interpreter
 from oocbe.kernels.cpu.jit import Loop, say
-from oocbe.kernels.cpu.machine_code import MachineCode, machine
+from oocbe.kernels.cpu.machine_code import DAMAGED, MachineCode, machine
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.deadline import current
 from oocbe.runtime.writable import write_whole
@@ -149,7 +149,7 @@ class _Cache(Cache):  # type: ignore[misc]
 
     def _load(self, file: str, target_context: Any) -> Any:
         for folder in self._folders.all():
-            with suppress(OSError), Path(folder, file).open("rb") as stream:  # unreadable files count as missing
+            with suppress(OSError, *DAMAGED), Path(folder, file).open("rb") as stream:  # these count as missing
                 stored: MachineCode | None = pickle.load(stream)
                 (name, form, (code, bitcode)), *others = pickle.load(stream)
                 library = name, form, (code if stored is None else stored.code, bitcode)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from oocbe.kernels.cpu.compiler import compiler, found
-from oocbe.kernels.cpu.machine_code import Run, described, kind, link, machine, numba_version
+from oocbe.kernels.cpu.machine_code import DAMAGED, MachineCode, Run, described, kind, link, machine, numba_version
 from oocbe.runtime.address_space import LOOPS_BYTES, require
 from oocbe.runtime.writable import can_be_written, private_scratch
 
@@ -85,11 +85,11 @@ class Loop:
         except (KeyError, TypeError, AttributeError):
             return None
         for folder in self.folders.all():
-            with suppress(OSError):
+            with suppress(OSError, *DAMAGED):
                 with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123  (half the time of a Path, at every start)
                     made = pickle.load(stream)
-                if (run := None if made is None else link(made, self.py_func)) is not None:
-                    self._runs[tuple(map(kind, arguments))] = run
+                run = link(made, self.py_func) if isinstance(made, MachineCode) else None
+                self._runs[tuple(map(kind, arguments))] = run = run or self.dispatcher
                 return run
         return None
 

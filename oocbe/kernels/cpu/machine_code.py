@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -35,6 +36,10 @@ _NUMBERS = "?bBhHiIlLqQfd"
 
 _ARRAY_FLAGS = 0x403
 """Bits of NumPy's flags of an array that its type depends on: contiguous in C's or Fortran's order, and writable."""
+
+
+DAMAGED = EOFError, pickle.UnpicklingError, AttributeError, ImportError, LookupError, TypeError, ValueError
+"""Errors of loading a file that a crash of the system left empty, or that another version wrote: it is made again."""
 
 
 class MachineCode(NamedTuple):
@@ -90,12 +95,13 @@ def _numba_folder() -> str:
 @cache
 def machine() -> tuple[str, str, str]:
     """The processor: LLVM's names of its kind, of itself and of its features."""
-    with data_limit.lifted():
-        from llvmlite import binding
-    features = ""
-    with suppress(RuntimeError):  # LLVM knows none of this processor
-        features = binding.get_host_cpu_features().flatten()
-    return binding.get_process_triple(), binding.get_host_cpu_name(), features
+    with _lock:  # a child forked meanwhile would wait for ever for LLVM's own
+        with data_limit.lifted():
+            from llvmlite import binding
+        features = ""
+        with suppress(RuntimeError):  # LLVM knows none of this processor
+            features = binding.get_host_cpu_features().flatten()
+        return binding.get_process_triple(), binding.get_host_cpu_name(), features
 
 
 class Linker:
@@ -181,6 +187,7 @@ def link(made: MachineCode, function: Any) -> Run | None:
 
 
 _lock = RLock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @cache
