@@ -15,6 +15,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from numba.core.typing.templates import Signature
 
 from oocbe.kernels.cpu import dispatchers, jit, signatures
 from oocbe.kernels.cpu.compiler import Loop
+from oocbe.kernels.cpu.machine_code import DAMAGED
 from tools.imports import ROOT
 
 
@@ -42,11 +44,11 @@ def compiled() -> Iterator[Loop]:
         module = ".".join(source.relative_to(ROOT).with_suffix("").parts)
         folders = jit._cache_folders(str(source), os.environ.get(jit.CACHE_VARIABLE, ""))
         for file in sorted(file for folder in folders.all() for file in Path(folder).glob("*.nbc")):
-            with file.open("rb") as stream:
+            with file.open("rb") as stream, suppress(*DAMAGED):  # of an earlier version
                 pickle.load(stream)  # the machine code
                 parts = _Reader(stream).load()
-            (signature,) = (part for part in parts if isinstance(part, Signature))
-            yield module, file.name.rpartition("-")[0], signature.args
+                (signature,) = (part for part in parts if isinstance(part, Signature))
+                yield module, file.name.rpartition("-")[0], signature.args
 
 
 def table(loops: Iterable[Loop], names: dict[str, str]) -> dict[str, dict[str, list[str]]]:
