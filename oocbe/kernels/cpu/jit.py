@@ -62,9 +62,10 @@ class Loop:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the machine code for the arguments' types; without any, Numba's dispatcher compiles or interprets."""
-        run = None if named else self._runs.get(tuple(map(kind, arguments)))
-        if run is None:
-            run = (None if named else self.load(arguments)) or self.dispatcher
+        key = tuple(map(kind, arguments))
+        run = self.dispatcher if named else self._runs.get(key)
+        if run is None:  # what is in no cache is the dispatcher's for good: a search of folders takes longer than it
+            run = self._runs[key] = self.load(arguments) or self.dispatcher
         return run(*arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,9 +89,7 @@ class Loop:
             with suppress(OSError, *DAMAGED):
                 with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123  (half the time of a Path, at every start)
                     made = pickle.load(stream)
-                run = link(made, self.py_func) if isinstance(made, MachineCode) else None
-                self._runs[tuple(map(kind, arguments))] = run = run or self.dispatcher
-                return run
+                return link(made, self.py_func) if isinstance(made, MachineCode) else None
         return None
 
     def file(self, types: str, processor: object = None) -> str:
