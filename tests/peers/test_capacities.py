@@ -30,7 +30,10 @@ def chosen(seed: int, constraints: int = 1) -> Problem:
     )
 
 
-QUICK, MORE = [(0, 1, "toulbar2"), (1, 1, "highs"), (2, 2, "toulbar2")], [(0, 1, "highs"), (1, 1, "toulbar2")]
+QUICK, MORE = (
+    [(0, 1, "toulbar2"), (1, 1, "highs"), (2, 2, "toulbar2")],
+    [(0, 1, "highs"), (1, 1, "toulbar2"), (2, 2, "highs")],
+)
 
 
 @pytest.mark.parametrize(
