@@ -149,19 +149,25 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
     __add__ = add
 
     def _post_all(self, constraints: Iterable[Any]) -> None:
+        if self._relations.is_whole:  # searches take more
+            self._translate(is_whole=False)
         for own in constraints:
-            self._posted.append(own)
             with _refused(own):
                 self._post(own)
+            self._posted.append(own)
 
     def _translate(self, is_whole: bool) -> None:
-        """Translate the model again, into tables for counts or for searches."""
-        self._relations, self._elements = Relations(Variables(), is_whole=is_whole), {}
-        self._varmap.clear()
-        for own in self._posted:
-            with _refused(own):
+        """Translate the model again, into tables for counts or for searches; not where these are too large whole."""
+        before = self._relations, self._elements, self._varmap
+        self._relations, self._elements, self._varmap = Relations(Variables(), is_whole=is_whole), {}, {}
+        try:
+            for own in self._posted:
                 self._post(own)
-        self._optimise()
+            self._optimise()
+        except BaseException as error:
+            self._relations, self._elements, self._varmap = before
+            if not isinstance(error, UnsupportedConstraint | UnsupportedError):
+                raise
 
     def _post(self, own: Any) -> None:
         if own.name in TABLES:
@@ -364,10 +370,10 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
         kwargs : options of :func:`oocbe.count`. LimitError where the time is over before.
         """
-        left = _checked(time_limit, kwargs)
+        left, problem = _checked(time_limit, kwargs), self._problem_of_all(is_whole=True)
         ask = partial(count_optimal if self._has_objective else count, time_limit=left(), **kwargs)
         with _refused("the model"):
-            return int(_of_tables(ask, self._problem_of_all(is_whole=True)).value or 0)
+            return int(_of_tables(ask, problem).value or 0)
 
     def solution_hint(self, cpm_vars: Sequence[Any], vals: Sequence[Any]) -> None:
         """Values that :meth:`solve` first looks for a solution with, in place of those of an earlier hint.
@@ -393,10 +399,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
     def _problem_of_all(self, is_whole: bool = False) -> Problem:
         """The problem for counts or for searches, with variables of the model that no constraint has."""
         if is_whole != self._relations.is_whole:
-            try:
-                self._translate(is_whole)
-            except NotSupportedError:  # tables that are too large whole
-                self._translate(not is_whole)
+            self._translate(is_whole)
         self.solver_vars(self.user_vars)
         return self.native_model
 

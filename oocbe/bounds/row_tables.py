@@ -204,8 +204,12 @@ class ScopeTables:
         below: dict[tuple[int, ...], LinearConstraint] = {}
         for c in self.linear:
             other = below.setdefault(c.scope, c)
-            if c.capacity + other.capacity == c.greatest and all(
-                len(set((a + b).tolist())) == 1 for a, b in zip(c.coefficients, other.coefficients, strict=True)
+            if (
+                len(c.scope) > 1
+                and c.capacity + other.capacity == c.greatest
+                and all(
+                    len(set((a + b).tolist())) == 1 for a, b in zip(c.coefficients, other.coefficients, strict=True)
+                )
             ):
                 pairs = zip(c.scope, c.coefficients, strict=True)
                 found.append((c.scope, [v for v, own in pairs if len(set(own.tolist())) == len(own) > 1]))

@@ -369,13 +369,11 @@ class Relations:
         if linear is not None and (cells > MOST_CELLS or length(linear[0]) <= MOST_SUMS):
             return self._value_of_sum(expression, *linear)
         if cells <= _most_cells(expression) and not self._splits(expression):
-            values = np.unique(self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope]))
+            values = self._distinct_values(expression)
             is_pure = all(part.operator in (VARIABLE, CONSTANT) for part in expression.arguments)
             is_extremum = expression.operator in ("min", "max")
             if self.is_whole or cells * len(values) <= DENSE_TABLE or (is_pure and not is_extremum):
-                made = self._make(expression, values)
-                self.tables.add_function(variable(made), expression, MOST_CELLS)
-                return made
+                return self._value_of_table(expression, values)
         if expression.operator in ("min", "max") and not self.is_whole:
             return self._value_of_extremum(expression)
         if expression.operator in ("or", "and"):
@@ -495,7 +493,14 @@ class Relations:
         return bool(truths) and 4 * max(most, *map(self.tables.cells, truths)) <= cells
 
     def _has_small_terms(self, expression: Expression) -> bool:
-        """Whether a comparison is one of sums, of terms whose values are small tables."""
+        """Whether a comparison is one of sums, of terms whose values are small tables.
+
+        One with ``ne`` needs variables for the sums, which have few values.
+        """
+        for part in expression.arguments if expression.operator == "ne" else ():
+            low, high = bounds_of(part.template, [self.tables.domain(v).values[[0, -1]].tolist() for v in part.scope])
+            if high - low >= MOST_SUMS:
+                return False
         terms = [term for part in expression.arguments for _, term in terms_of(part)]
         return len(terms) > 2 and all(self.tables.cells(term) <= SMALL_TABLE for term in terms)
 
@@ -524,8 +529,18 @@ class Relations:
             return None
         return call(expression.operator, call("sub", *parts), constant(0))
 
+    def _distinct_values(self, expression: Expression) -> Integers:
+        return np.unique(self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope]))
+
+    def _value_of_table(self, expression: Expression, values: Integers) -> int:
+        made = self._make(expression, values)
+        self.tables.add_function(variable(made), expression, MOST_CELLS)
+        return made
+
     def _value_of_sum(self, expression: Expression, columns: Columns, offset: int) -> int:
         low, count = offset + sum(int(column.min()) for column in columns.values()), length(columns)
+        if count > MOST_SUMS and self.tables.cells(expression) <= MOST_CELLS:
+            return self._value_of_table(expression, self._distinct_values(expression))
         if count > MOST_SUMS:
             raise UnsupportedConstraint(f"a sum of {count:,} values within an expression")
         made = self._make(expression, np.arange(low, low + count, dtype=np.int64))

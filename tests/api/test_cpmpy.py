@@ -303,6 +303,36 @@ def test_counts_have_tables_of_few_variables() -> None:
     assert solver.solve() and solver.objective_value() == 11 and len(solver.native_model.variables) > 5
 
 
+def test_what_is_refused_changes_no_later_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts translate the model again: a solve after them had lost the constraints behind a refused one."""
+    x, y = cp.intvar(0, 1100, shape=4), cp.intvar(0, 3, shape=2)
+    solver = CPM_oocbe(cp.Model(y[0] > y[1]))
+    with pytest.raises(NotSupportedError):
+        solver.add(x[0] * x[1] == x[2] * x[3])
+    solver.add(y[1] >= 2)
+    assert solver.solve() and y.value().tolist() == [3, 2]
+    assert solver.count() == 1101**4
+    assert solver.solve() and y.value().tolist() == [3, 2]
+    monkeypatch.setattr(xcsp_relations, "MOST_EVALUATED", 2**17)
+    z = cp.intvar(0, 19, shape=4)
+    solver = CPM_oocbe(cp.Model(z[0] < z[1]))
+    assert solver.count() == 190
+    solver += z[1] - z[0] != z[3] - z[2]  # more assignments than a count may evaluate
+    assert solver.solve() and z[1].value() - z[0].value() != z[3].value() - z[2].value()
+
+
+def test_sums_of_too_many_values_for_a_variable_are_tables() -> None:
+    x = cp.intvar(1, 10, shape=5)
+    sums = 1000 * (x[0] * x[1]) + x[2], 999 * (x[3] * x[4])
+    for own in (sums[0] + 777 * sums[1] != 5001, cp.max(sums) + abs(x[2] - 4) <= 15000):
+        solver = CPM_oocbe(cp.Model(own))
+        assert solver.solve() and argval(own)
+    assert solver.count() == sum(
+        max(1000 * a * b + c, 999 * d * e) + abs(c - 4) <= 15000
+        for a, b, c, d, e in itertools.product(range(1, 11), repeat=5)
+    )
+
+
 def test_it_is_among_the_solvers_of_cpmpy() -> None:
     x = cp.intvar(0, 9)
     model = cp.Model(x > 3, minimize=x)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from oocbe.bounds import row_tables
 from oocbe.bounds.incumbent import LocalSearch
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import TimeLimitError
@@ -98,3 +99,12 @@ def test_it_ends_soon_without_a_deadline():
     begin = time.process_time()
     assert dive.run() is None
     assert time.process_time() - begin < 1.0
+
+
+def test_an_equality_of_one_variable_determines_no_other():
+    """Two linear constraints over one variable of more values than a table takes: no variable was left to compare."""
+    values = np.arange(row_tables.LARGEST_LINEAR + 1)
+    equal = tuple(LinearConstraint((0,), (sign * values,), sign * 40, "equal") for sign in (1, -1))
+    tables = ScopeTables.of(Problem((Variable("x", len(values)),), (), (), equal), keeps_linear=True)
+    assert tables is not None and len(tables.linear) == 2
+    assert tables.influence.tolist() == [0]
