@@ -158,14 +158,17 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     def _translate(self, is_whole: bool) -> None:
         """Translate the model again, into tables for counts or for searches; not where these are too large whole."""
-        before = self._relations, self._elements, self._varmap
-        self._relations, self._elements, self._varmap = Relations(Variables(), is_whole=is_whole), {}, {}
+        before, variables = (self._relations, self._elements), dict(self._varmap)
+        self._relations, self._elements = Relations(Variables(), is_whole=is_whole), {}
+        self._varmap.clear()
         try:
             for own in self._posted:
                 self._post(own)
             self._optimise()
         except BaseException as error:
-            self._relations, self._elements, self._varmap = before
+            self._relations, self._elements = before
+            self._varmap.clear()
+            self._varmap.update(variables)
             if not isinstance(error, UnsupportedConstraint | UnsupportedError):
                 raise
 
