@@ -202,14 +202,10 @@ class ScopeTables:
                 axes = [i for i, n in enumerate(part.values.shape) if n > 1 and count * n <= part.values.size]
                 found.append((part.scope, [part.scope[i] for i in axes if part.permitted.sum(axis=i).max() <= 1]))
         below: dict[tuple[int, ...], LinearConstraint] = {}
-        for c in self.linear:
+        for c in (own for own in self.linear if len(own.scope) > 1):
             other = below.setdefault(c.scope, c)
-            if (
-                len(c.scope) > 1
-                and c.capacity + other.capacity == c.greatest
-                and all(
-                    len(set((a + b).tolist())) == 1 for a, b in zip(c.coefficients, other.coefficients, strict=True)
-                )
+            if c.capacity + other.capacity == c.greatest and all(
+                len(set((a + b).tolist())) == 1 for a, b in zip(c.coefficients, other.coefficients, strict=True)
             ):
                 pairs = zip(c.scope, c.coefficients, strict=True)
                 found.append((c.scope, [v for v, own in pairs if len(set(own.tolist())) == len(own) > 1]))

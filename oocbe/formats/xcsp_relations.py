@@ -493,10 +493,7 @@ class Relations:
         return bool(truths) and 4 * max(most, *map(self.tables.cells, truths)) <= cells
 
     def _has_small_terms(self, expression: Expression) -> bool:
-        """Whether a comparison is one of sums, of terms whose values are small tables.
-
-        One with ``ne`` needs variables for the sums, which have few values.
-        """
+        """Whether a comparison is one of sums, of few values for ``ne``, of terms whose values are small tables."""
         for part in expression.arguments if expression.operator == "ne" else ():
             low, high = bounds_of(part.template, [self.tables.domain(v).values[[0, -1]].tolist() for v in part.scope])
             if high - low >= MOST_SUMS:

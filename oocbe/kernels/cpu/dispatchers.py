@@ -33,7 +33,7 @@ from oocbe.kernels.cpu.compiler import Loop as Signature
 from oocbe.kernels.cpu.compiler import compiler
 from oocbe.kernels.cpu.interpreter import Interpreter
 from oocbe.kernels.cpu.jit import Loop, say
-from oocbe.kernels.cpu.machine_code import DAMAGED, MachineCode, machine
+from oocbe.kernels.cpu.machine_code import DAMAGED, NUMBERS, MachineCode, machine
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.deadline import current
 from oocbe.runtime.writable import write_whole
@@ -250,7 +250,7 @@ _type_of_array = typeof_impl.dispatch(np.ndarray)
 @typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
 def _(array: Any, context: Any) -> Any:
     """The type of an array: where loops are interpreted, Numba's own method takes a tenth of a small solve."""
-    if type(array) is not np.ndarray or array.dtype.char not in "?bBhHiIlLqQfd" or not array.dtype.isnative:
+    if type(array) is not np.ndarray or array.dtype.char not in NUMBERS or not array.dtype.isnative:
         return _type_of_array(array, context)
     return types.Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
 
@@ -275,9 +275,7 @@ def described(kind: Any, names: dict[str, str] | None) -> str:
         return f"{owner.__name__}{number}"
     if isinstance(kind, types.Literal):
         return f"literal({kind.literal_value!r})"
-    if isinstance(kind, types.Number | types.Boolean | types.NoneType):
-        return str(kind)
-    if names is None:
+    if names is None or isinstance(kind, types.Number | types.Boolean | types.NoneType):
         return str(kind)
     raise OocbeError(f"a loop is called with a value of the type {kind}, which the list of signatures has no name for")
 

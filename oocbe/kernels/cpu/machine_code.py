@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 LEAST_INT, MOST_INT = -(1 << 63), (1 << 63) - 1
 """Range of the integers that Numba takes for int64."""
 
-_NUMBERS = "?bBhHiIlLqQfd"
+NUMBERS = "?bBhHiIlLqQfd"
 """NumPy's characters of the types of elements of loops."""
 
 _ARRAY_FLAGS = 0x403
@@ -65,7 +65,7 @@ def kind(value: Any) -> Any:
 def described(value: Any) -> str:
     """A value's type in Numba, as listed in ``signatures.json``; TypeError: of no such type."""
     owner = type(value)
-    if owner is np.ndarray and value.dtype.char in _NUMBERS and value.dtype.isnative:
+    if owner is np.ndarray and value.dtype.char in NUMBERS and value.dtype.isnative:
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
         return f"{'array' if value.flags.writeable else 'readonly'}({value.dtype.name}, {value.ndim}, {layout!r})"
     if owner is int and LEAST_INT <= value <= MOST_INT:
@@ -73,7 +73,7 @@ def described(value: Any) -> str:
     if issubclass(owner, tuple) and (owner is tuple or hasattr(owner, "_fields")):
         name = "tuple(" if owner is tuple else f"named('{owner.__module__}:{owner.__qualname__}', "
         return f"{name}{', '.join(map(described, value))})"
-    if issubclass(owner, np.generic) and owner.__module__ == "numpy" and value.dtype.char in _NUMBERS:
+    if issubclass(owner, np.generic) and owner.__module__ == "numpy" and value.dtype.char in NUMBERS:
         return str(value.dtype.name)
     return {bool: "bool", float: "float64", type(None): "none"}[owner]
 
