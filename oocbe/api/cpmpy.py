@@ -25,6 +25,7 @@ from cpmpy.expressions.utils import flatlist, get_bounds
 from cpmpy.expressions.variables import NegBoolView, _NumVarImpl
 from cpmpy.solvers.solver_interface import ExitStatus, SolverInterface, SolverStatus
 from cpmpy.solvers.utils import SolverLookup
+from cpmpy.transformations.cse import CSEMap
 from cpmpy.transformations.decompose_global import decompose_in_tree, decompose_objective
 from cpmpy.transformations.get_variables import get_variables
 from cpmpy.transformations.negation import push_down_negation, push_down_negation_objective
@@ -99,8 +100,8 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         self._elements: dict[tuple[Expression, ...], Expression] = {}
         self._posted: list[Any] = []
         self._objective: tuple[list[tuple[float, Any]], Any, bool] | None = None
+        self._needs_whole = False
         self._hint: dict[str, int] = {}
-        self._has_objective = False
         super().__init__(name="oocbe", cpm_model=cpm_model)
 
     @property
@@ -141,23 +142,47 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         return decomposed
 
     def add(self, cpm_expr: Any) -> CPM_oocbe:
-        """Add a constraint, or a list of them; NotSupportedError with its text where it has no form of bounded size."""
-        get_variables(cpm_expr, collect=self.user_vars)
-        self._post_all(self.transform(cpm_expr))
+        """Add a constraint, or a list of them, or NotSupportedError and nothing where one has no form of bounded size.
+
+        The error has the text of that constraint.
+        """
+        with self._extended():
+            get_variables(cpm_expr, collect=self.user_vars)
+            self._post_all(self.transform(cpm_expr))
         return self
 
     __add__ = add
 
-    def _post_all(self, constraints: Iterable[Any]) -> None:
-        if self._relations.is_whole:  # searches take more
+    @contextmanager
+    def _extended(self) -> Iterator[None]:
+        """A block that adds to the model. What tables for searches refuse is in whole ones, or is not added at all."""
+        if self._relations.is_whole and not self._needs_whole:
             self._translate(is_whole=False)
+        known, objective, users = len(self._posted), self._objective, set(self.user_vars)
+        was_whole = self._relations.is_whole
+        try:
+            yield
+        except NotSupportedError:
+            is_new = len(self._posted) > known or self._objective is not objective
+            if is_new and not was_whole and self._translate(is_whole=True):
+                self._needs_whole = True
+                return
+            # What has been made for a refused part has no meaning: a later part would have its variables all the same.
+            del self._posted[known:]
+            self._objective = objective
+            self.user_vars.intersection_update(users)
+            self.__dict__["_csemap"] = CSEMap()  # typed nowhere
+            self._translate(was_whole)
+            raise
+
+    def _post_all(self, constraints: Sequence[Any]) -> None:
+        self._posted += constraints
         for own in constraints:
             with _refused(own):
                 self._post(own)
-            self._posted.append(own)
 
-    def _translate(self, is_whole: bool) -> None:
-        """Translate the model again, into tables for counts or for searches; not where these are too large whole."""
+    def _translate(self, is_whole: bool) -> bool:
+        """Translate the model again, into tables for counts or for searches; False where these are too large."""
         before, variables = (self._relations, self._elements), dict(self._varmap)
         self._relations, self._elements = Relations(Variables(), is_whole=is_whole), {}
         self._varmap.clear()
@@ -169,8 +194,10 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
             self._relations, self._elements = before
             self._varmap.clear()
             self._varmap.update(variables)
-            if not isinstance(error, UnsupportedConstraint | UnsupportedError):
+            if not isinstance(error, UnsupportedConstraint | UnsupportedError | NotSupportedError):
                 raise
+            return False
+        return True
 
     def _post(self, own: Any) -> None:
         if own.name in TABLES:
@@ -264,21 +291,22 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     def objective(self, expr: Any, minimize: bool) -> None:
         """Minimise or maximise an expression, or a ``FloatSum``, in place of an earlier objective."""
-        self._has_objective, shift = True, None
-        if isinstance(expr, FloatSum):
-            get_variables(list(expr.vars), self.user_vars)
-            weights, parts, shift = expr.components()
-            terms = list(zip(weights, parts, strict=True))
-        else:
-            get_variables(expr, self.user_vars)
-            total, defined = safen_objective(expr)
-            total = push_down_negation_objective(total)
-            total, more = decompose_objective(total, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
-            self._post_all(self.transform([*defined, *more]))
-            terms = _weighted(total)
-        self._objective = terms, shift, minimize
-        with _refused(expr):
-            self._optimise()
+        shift, added = None, []
+        with self._extended():
+            if isinstance(expr, FloatSum):
+                get_variables(list(expr.vars), self.user_vars)
+                weights, parts, shift = expr.components()
+                terms = list(zip(weights, parts, strict=True))
+            else:
+                get_variables(expr, self.user_vars)
+                total, defined = safen_objective(expr)
+                total = push_down_negation_objective(total)
+                total, more = decompose_objective(total, _SUPPORTED, _SUPPORTED_REIFIED, csemap=self._csemap)
+                terms, added = _weighted(total), self.transform([*defined, *more])
+            self._objective = terms, shift, minimize
+            self._post_all(added)
+            with _refused(expr):
+                self._optimise()
 
     def _optimise(self) -> None:
         """Add the cost functions of the objective, if there is one."""
@@ -297,7 +325,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     def has_objective(self) -> bool:
         """Whether something is optimised."""
-        return self._has_objective
+        return self._objective is not None
 
     def solve(self, time_limit: float | None = None, display: Any = None, **kwargs: Any) -> bool:
         """Find a solution, the best one where there is an objective; True if one is found.
@@ -315,7 +343,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
                 status.exitstatus = ExitStatus.UNSATISFIABLE if is_proven else ExitStatus.UNKNOWN
                 self._take(None, None)
                 return False
-            status.exitstatus = ExitStatus.OPTIMAL if is_proven and self._has_objective else ExitStatus.FEASIBLE
+            status.exitstatus = ExitStatus.OPTIMAL if is_proven and self.has_objective() else ExitStatus.FEASIBLE
             self._take(result.assignment, result.value)
         self.print_display(display)
         return True
@@ -374,7 +402,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         kwargs : options of :func:`oocbe.count`. LimitError where the time is over before.
         """
         left, problem = _checked(time_limit, kwargs), self._problem_of_all(is_whole=True)
-        ask = partial(count_optimal if self._has_objective else count, time_limit=left(), **kwargs)
+        ask = partial(count_optimal if self.has_objective() else count, time_limit=left(), **kwargs)
         with _refused("the model"):
             return int(_of_tables(ask, problem).value or 0)
 
@@ -401,14 +429,14 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     def _problem_of_all(self, is_whole: bool = False) -> Problem:
         """The problem for counts or for searches, with variables of the model that no constraint has."""
-        if is_whole != self._relations.is_whole:
+        if is_whole != self._relations.is_whole and not self._needs_whole:
             self._translate(is_whole)
         self.solver_vars(self.user_vars)
         return self.native_model
 
     def _take(self, assignment: Sequence[int] | None, value: int | float | None) -> None:
         """Give the model's variables their values, or none, and the objective its own."""
-        is_whole = self._has_objective and value is not None and _is_whole(value)
+        is_whole = self.has_objective() and value is not None and _is_whole(value)
         self.objective_value_ = int(value) if is_whole and value is not None else None
         for own in self.user_vars:
             if assignment is None:

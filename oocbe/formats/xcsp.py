@@ -210,10 +210,13 @@ def parse(text: Text, root: Element) -> CompactProblem:
     """Read a problem; FormatError with the line where it is malformed. ``root`` is that of the file ``text``."""
     if root.tag != "instance" or root.attributes.get("format") != "XCSP3":
         raise root.error(f'found <{root.tag}>, expected <instance format="XCSP3">')
-    # What has no objective is often counted: whole tables, if all constraints have one.
+    # What has no objective is often counted: whole tables, if all constraints have one; other tables take other parts.
     is_whole = root.child("objectives") is None
     found = _XcspReader(text, root, is_whole).read()
-    return _XcspReader(text, root, is_whole=False).read() if is_whole and found.left_out else found
+    if not found.left_out:
+        return found
+    other = _XcspReader(text, root, not is_whole).read()
+    return other if len(other.left_out) < len(found.left_out) + is_whole else found
 
 
 @dataclass(eq=False)
