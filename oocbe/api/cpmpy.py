@@ -47,6 +47,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.runtime.deadline import Deadline
 
 OPERATORS = {
     "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "and": "and", "or": "or", "->": "imp",
@@ -402,8 +403,8 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         kwargs : options of :func:`oocbe.count`. LimitError where the time is over before.
         """
         left, problem = _checked(time_limit, kwargs), self._problem_of_all(is_whole=True)
-        ask = partial(count_optimal if self.has_objective() else count, time_limit=left(), **kwargs)
-        with _refused("the model"):
+        ask = partial(count_optimal if self.has_objective() else count, **kwargs)
+        with _refused("the model"), Deadline(left()):
             return int(_of_tables(ask, problem).value or 0)
 
     def solution_hint(self, cpm_vars: Sequence[Any], vals: Sequence[Any]) -> None:
@@ -516,7 +517,8 @@ def _solutions(
     try:
         while k < most:
             k = min(most, 16 * k or 1024)  # those of a time limit are some
-            found = _of_tables(partial(k_best, k=k, time_limit=left(), **options), problem).assignments
+            with Deadline(left()):
+                found = _of_tables(partial(k_best, k=k, **options), problem).assignments
             yield from ((own, value) for value, own in found if value == found[0][0])
             if len(found) < k or found[-1][0] != found[0][0]:
                 return

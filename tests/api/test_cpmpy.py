@@ -24,10 +24,12 @@ from cpmpy.expressions.utils import argval, argvals  # noqa: E402
 from cpmpy.solvers.solver_interface import ExitStatus  # noqa: E402
 
 from oocbe.api.cpmpy import CPM_oocbe  # noqa: E402  (which CPMpy then knows)
+from oocbe.errors import TimeLimitError, UnsupportedError  # noqa: E402
 from oocbe.formats import xcsp_relations  # noqa: E402
+from oocbe.model.problem import Problem  # noqa: E402
 from oocbe.model.settings.options import SolveOptions  # noqa: E402
 from oocbe.propagation.propagated import propagated  # noqa: E402
-from oocbe.runtime.deadline import Deadline  # noqa: E402
+from oocbe.runtime.deadline import Deadline, current  # noqa: E402
 from oocbe.search import depth_search  # noqa: E402
 from oocbe.search.depth_search import DepthSearch  # noqa: E402
 from oocbe.search.depth_tree import FIRST_NODES  # noqa: E402
@@ -359,6 +361,24 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
             solver.add(y >= x[0])
     assert solver.solve() and solver.objective_value() == 0
     assert solver.count() == 4**7
+
+
+def test_a_time_limit_includes_the_walks_of_wide_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+
+    def walks(problem: Problem) -> Problem:
+        deadline = current()
+        left.append(0.0 if deadline is None else deadline.remaining)
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr("oocbe.api.cpmpy.with_walks", walks)
+    for name in ("count", "k_best"):
+        monkeypatch.setattr(f"oocbe.api.cpmpy.{name}", mock.Mock(side_effect=UnsupportedError("wide sums")))
+    solver = CPM_oocbe(cp.Model(cp.sum(cp.intvar(0, 40, shape=5)) <= 2))
+    with pytest.raises(TimeLimitError):
+        solver.count(time_limit=50)
+    assert solver.solveAll(time_limit=50) == 0 and solver.status().exitstatus is ExitStatus.UNKNOWN
+    assert len(left) == 2 and all(0 < own <= 50 for own in left)
 
 
 def test_it_is_among_the_solvers_of_cpmpy() -> None:
