@@ -563,3 +563,13 @@ def test_relations_of_many_cells_are_whole_for_counts_and_in_parts_for_searches(
     searched = read(instance(tmp_path, constraints, objective, variables))
     assert len(searched.variables) > 4
     assert oocbe.count(counted).value == 20**4 - sum((20 - abs(gap)) ** 2 for gap in range(-19, 20))
+
+
+def test_a_maximum_over_too_many_values_for_a_search_is_a_whole_table(tmp_path):
+    """It was left out, and its file refused, as the table of its parts would have been too large."""
+    variables = '<array id="x" size="[4]"> 0..20 </array>'
+    sums = ("sub(mul(126,x[0]),x[1])", "add(mul(675,x[0]),mul(-1000,x[1]),mul(-1000,x[2]),mul(851,x[3]))")
+    objective = f"<objectives> <maximize> max({','.join(sums)}) </maximize> </objectives>"
+    constraints = "<intension> le(add(x[0],x[1],x[2],x[3]),5) </intension>"
+    problem = read(instance(tmp_path, constraints, objective, variables))
+    assert oocbe.solve(problem).value == 5 * 851
