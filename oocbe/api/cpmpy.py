@@ -143,10 +143,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
         return decomposed
 
     def add(self, cpm_expr: Any) -> CPM_oocbe:
-        """Add a constraint, or a list of them, or NotSupportedError and nothing where one has no form of bounded size.
-
-        The error has the text of that constraint.
-        """
+        """Add a constraint, or a list; nothing, and NotSupportedError with its text, if one has no small form."""
         with self._extended():
             get_variables(cpm_expr, collect=self.user_vars)
             self._post_all(self.transform(cpm_expr))
@@ -170,9 +167,8 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
                 return
             # What has been made for a refused part has no meaning: a later part would have its variables all the same.
             del self._posted[known:]
-            self._objective = objective
             self.user_vars.intersection_update(users)
-            self.__dict__["_csemap"] = CSEMap()  # typed nowhere
+            self.__dict__.update(_objective=objective, _csemap=CSEMap())  # CPMpy does not type its map
             self._translate(was_whole)
             raise
 
