@@ -25,7 +25,6 @@ from numba.core.environment import _rebuild_env
 from numba.core.typing.templates import Signature
 
 from oocbe.kernels.cpu import dispatchers, jit, signatures
-from oocbe.kernels.cpu.compiler import Loop
 from oocbe.kernels.cpu.machine_code import DAMAGED
 from tools.imports import ROOT
 
@@ -38,7 +37,7 @@ class _Reader(pickle.Unpickler):
         return (lambda *_: None) if found is _rebuild_env else found
 
 
-def compiled() -> Iterator[Loop]:
+def compiled() -> Iterator[signatures.Typed]:
     """Module, function and types of the compilations in the cache, of the modules as they are."""
     for source in sorted((ROOT / "oocbe").rglob("kernels/cpu/**/*.py")):
         module = ".".join(source.relative_to(ROOT).with_suffix("").parts)
@@ -51,7 +50,7 @@ def compiled() -> Iterator[Loop]:
                 yield module, file.name.rpartition("-")[0], signature.args
 
 
-def table(loops: Iterable[Loop], names: dict[str, str]) -> dict[str, dict[str, list[str]]]:
+def table(loops: Iterable[signatures.Typed], names: dict[str, str]) -> dict[str, dict[str, list[str]]]:
     """Signatures by module and function; ``names`` gets the expressions of named types."""
     found: dict[str, dict[str, list[str]]] = {}
     for module, name, types in loops:

@@ -44,7 +44,7 @@ def doctor() -> None:
     from oocbe import __version__
     from oocbe.errors import install_hint
     from oocbe.kernels.cpu.jit import cache_folder
-    from oocbe.kernels.cpu.signatures import is_missing, listed
+    from oocbe.kernels.cpu.signatures import listed, missing_loop
     from oocbe.kernels.cuda.device import cupy_cache
     from oocbe.model.settings.machine import available_memory, available_processors, default_memory_limit
     from oocbe.tables.table import format_bytes as shown
@@ -55,7 +55,7 @@ def doctor() -> None:
     loops, devices = listed(is_quick=False), _devices()
     lacks = [(extra, *needed) for extra, needed in OPTIONAL.items() if find_spec(needed[0]) is None]
     missing = [{"what": f"{module}, for {use}", "remedy": install_hint(extra)} for extra, module, use in lacks]
-    if uncompiled := sum(map(is_missing, loops)):
+    if uncompiled := sum(missing_loop(loop) is not None for loop in loops):
         missing.append({"what": f"{uncompiled} of {len(loops)} compiled loops", "remedy": "oocbe warm-up"})
     found: dict[str, Any] = {
         "versions": {"oocbe": __version__, "python": platform.python_version(), **versions_of(names)},

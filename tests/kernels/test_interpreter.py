@@ -17,15 +17,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import oocbe
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu import compiler, interpreter
+from oocbe.kernels.cpu.complete import complete
 from oocbe.kernels.cpu.interpreter import Interpreter, interpreted
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.kernels.cpu.orders.greedy_order import linear_order
+from oocbe.kernels.interface import CompleteFunction
+from oocbe.model.infeasible import infeasible_value, largest_feasible
+from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.parents import connected_child
 from oocbe.stress import Spot5Settings, spot5_day
@@ -176,13 +182,60 @@ def test_arrays_at_addresses(made):
     assert made(second)(values.ctypes.data, values) == 3
 
 
-def test_estimates_are_equal():
-    starts, separators = np.array([0, 2, 5]), np.array([0, 1, 0, 1, 2], dtype=np.int32)
-    masks = np.array([0b0110, 0b1001, 0b1111, 0b0001] * 2, dtype=np.uint64)
-    arguments = (starts, separators, np.array([4, 4, 3]), np.array([0, 1, 2, 2]), np.array([1, 0]), np.array([0, 4]))
-    limits = (masks, 30, 5, np.full(2, np.inf), np.inf, np.zeros(1, dtype=np.int64))
-    own = interpreted(estimate_rows)(*arguments, *limits)
-    assert own.tolist() == estimate_rows(*arguments, *limits).tolist()
+@pytest.mark.parametrize("seed", range(6))
+def test_estimates_are_equal(seed):
+    """Another function stands in for this loop."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.choice([1, 2, 4, 63, 64, 65, 90], 7)
+    uses = [[v for v in range(7) if v != u and max(sizes[u], sizes[v]) <= 64 and seed] for u in range(7)]
+    offsets, masks = [], []
+    for u in range(7):
+        for v in uses[u]:
+            offsets.append(len(masks))
+            bits = rng.integers(0, 1 << 63, sizes[u], dtype=np.uint64) & np.uint64((1 << int(sizes[v])) - 1)
+            masks += bits.tolist()
+    separators = [rng.permutation(7)[:count].tolist() for count in (0, 1, 3, 7, 5, 2)]
+    arguments = (
+        np.cumsum([0, *map(len, separators)]),
+        np.array([v for part in separators for v in part], dtype=np.int32),
+        sizes,
+        np.cumsum([0, *map(len, uses)]),
+        np.array([v for part in uses for v in part], dtype=np.int64),
+        np.array(offsets, dtype=np.int64),
+        np.array(masks or [0], dtype=np.uint64),
+        30,
+        seed,
+    )
+    for most in (np.inf, 50.0):
+        limits = (np.full(6, 40.0), most, np.zeros(1, dtype=np.int64))
+        own = interpreted(estimate_rows)(*arguments, *limits)
+        assert own.tolist() == estimate_rows(*arguments, *limits).tolist()
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from(["int64", "int32", "float64"]), st.sampled_from(Marginalisation))
+def test_eliminations_are_equal(seed, dtype, marginalisation):
+    """Another function stands in for this loop as well."""
+    rng = np.random.default_rng(seed)
+    sizes, combination = rng.integers(1, 4, rng.integers(1, 5)).tolist(), Combination(int(rng.integers(0, 2)))
+    if marginalisation == Marginalisation.LOG_SUM_EXP:
+        dtype, combination = "float64", Combination.ADD
+    functions, values = [], []
+    for _ in range(rng.integers(1, 7)):
+        uses = rng.integers(0, 2, len(sizes)).tolist()
+        strides = np.cumprod([1, *(n if is_used else 1 for n, is_used in zip(sizes, uses, strict=True))])[:-1] * uses
+        cells = int(np.prod([n for n, is_used in zip(sizes, uses, strict=True) if is_used]))
+        choices = [infeasible_value(np.dtype(dtype), combination, marginalisation), *range(-5, 5)]
+        choices += [largest_feasible(np.dtype(dtype))] if dtype[0] == "i" else []
+        values.append(rng.choice(np.array(choices, dtype=dtype), cells))
+        functions.append(CompleteFunction(values[-1], tuple(strides.tolist())))
+    eliminated = int(rng.integers(0, len(sizes) + 1))
+    arguments = (functions, sizes, eliminated, combination, marginalisation, np.dtype(dtype))
+    whole = complete.eliminate_general(*arguments)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(complete, "_eliminate", interpreted(complete._eliminate))
+        for pieces in (None, 1):
+            found = complete.eliminate_general(*arguments, pieces)
+            np.testing.assert_allclose(found, whole, rtol=1e-14 if dtype[0] == "f" else 0)
 
 
 @pytest.mark.parametrize("text", ["none", "nan", "-1"])

@@ -53,8 +53,8 @@ MODULE = "oocbe.kernels.cpu.compiler"
 Child = tuple["subprocess.Popen[bytes]", "Connection"]
 """A compiling process, and the connection to it."""
 
-Loop = tuple[str, str, Any]
-"""Module and qualified name of a loop, and Numba's types of its arguments."""
+Loop = tuple[str, str, str]
+"""Module and qualified name of a loop, and the types of its arguments as listed in ``signatures.json``."""
 
 
 class Compiler:
@@ -186,10 +186,9 @@ def serve() -> None:
             os.nice(LOW_PRIORITY - os.nice(0))
             fcntl.lockf(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
         while True:
-            module, name, signature = connection.recv()
-            loop = found(module, name)
+            module, name, types = connection.recv()
             with suppress(Exception):  # the parent meets the error when it compiles the loop
-                loop.compile(signature)
+                found(module, name).compile(found("oocbe.kernels.cpu.signatures", "made")(types, {}))
             with suppress(OSError):  # the parent has ended, and left more loops
                 connection.send(own_memory())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,6 @@ from numba.np.numpy_support import from_dtype, map_layout
 from oocbe.errors import OocbeError
 from oocbe.kernels.cpu.compiler import Loop as Signature
 from oocbe.kernels.cpu.compiler import compiler
-from oocbe.kernels.cpu.interpreter import Interpreter
 from oocbe.kernels.cpu.jit import Loop, say
 from oocbe.kernels.cpu.machine_code import DAMAGED, NUMBERS, MachineCode, machine
 from oocbe.runtime.compilation import compilation
@@ -101,13 +99,7 @@ class _Cache(Cache):  # type: ignore[misc]
 
     def missing(self, signature: Any, codegen: Any) -> Signature | None:
         """The loop, if it is in no cache, and another process can compile it."""
-        module = self._loop.py_func.__module__
-        if not self.is_writable or not module.startswith("oocbe.") or getattr(sys, "frozen", False):
-            return None  # a frozen program's executable is the program itself
-        file = self._file(signature, codegen)
-        if any(os.path.exists(f"{folder}/{file}") for folder in self._folders.all()):  # noqa: PTH110
-            return None
-        return module, self._loop.py_func.__qualname__, signature
+        return self._loop.missing(*self._described(signature, codegen))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compilation if possible; warn the user if there is no good folder."""
@@ -130,10 +122,13 @@ class _Cache(Cache):  # type: ignore[misc]
     def _file(self, signature: Any, codegen: Any) -> str:
         """The file of a signature. What Numba compiles for may be configured."""
         if signature not in self._files:  # a signature's text takes half a millisecond
-            processor = codegen.magic_tuple()
-            types = ", ".join(described(item, None) for item in signature)
-            self._files[signature] = self._loop.file(types, None if processor == machine() else processor)
+            self._files[signature] = self._loop.file(*self._described(signature, codegen))
         return self._files[signature]
+
+    def _described(self, signature: Any, codegen: Any) -> tuple[str, Any]:
+        processor = codegen.magic_tuple()
+        types = ", ".join(described(item, None) for item in signature)
+        return types, None if processor == machine() else processor
 
     def _machine_code(self, data: Any, library: Any, description: Any, own: Any, *others: Any) -> MachineCode | None:
         """A compilation's machine code; None: only loops call it, or Numba has to load what it refers to."""
@@ -301,17 +296,4 @@ def dispatcher(loop: Loop) -> Any:
         return compile_here(signature)
 
     compiled.compile = compile_loop
-    if loop.is_interpreted:
-        interpreter = Interpreter(compiled, lambda signature: cache.missing(signature, compiled.targetctx.codegen()))
-        compile_for_arguments = compiled._compile_for_args
-
-        def function_for(*arguments: Any, **named: Any) -> Any:
-            """Numba calls this if no compiled signature fits, and then the result, with the same arguments."""
-            return (
-                interpreter
-                if not named and interpreter.takes(arguments)
-                else compile_for_arguments(*arguments, **named)
-            )
-
-        compiled._compile_for_args = function_for
     return compiled

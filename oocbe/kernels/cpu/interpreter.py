@@ -68,7 +68,7 @@ def stands_in(loop: Any) -> Callable[[Function], Function]:
 @cache
 def interpreted(loop: Function) -> Function:
     """A loop, and the loops that it calls, for Python's interpreter: some hundred times slower than compiled."""
-    function: Any = loop.py_func  # type: ignore[attr-defined]
+    function: Any = _STAND_INS.get(id(loop)) or loop.py_func  # type: ignore[attr-defined]
     found = {name: function.__globals__.get(name) for name in function.__code__.co_names}
     loops = {name: interpreted(value) for name, value in found.items() if hasattr(value, "py_func")}
     loops |= {name: _STAND_INS[id(value)] for name, value in found.items() if id(value) in _STAND_INS}
@@ -184,7 +184,7 @@ class Interpreter:
     all_seconds = 0.0
 
     def __init__(self, compiled: Any, missing: Callable[[Any], Loop | None]) -> None:
-        """``missing`` names a signature's loop if it is in no cache."""
+        """``missing`` names the loop of some arguments if it is in no cache."""
         self._compiled, self._find_missing = compiled, missing
         self._seconds, self._elements = 0.0, 0
         self._is_refused = compiled.py_func.__closure__ is not None
@@ -197,7 +197,7 @@ class Interpreter:
         elements = _elements(arguments)
         if elements > MOST_ELEMENTS:
             return False
-        self._missing = self._find_missing(tuple(map(self._compiled.typeof_pyval, arguments)))
+        self._missing = self._find_missing(arguments)
         if self._missing is None:  # the limit times the processor, which a warm start does not need
             return False
         limit = _loop_seconds()

@@ -9,7 +9,7 @@ it names, directly or not; a new digest removes the old folder. The folders are 
 places: a container may have a read-only program and no home. Unwritable places before it are read as well: an image is
 warmed up during its build, and read-only afterwards.
 
-The import of Numba takes longer than a small solve. So it waits for the first loop without cached machine code.
+The import of Numba takes longer than a small solve. So it waits for the first compilation in this process.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from oocbe.kernels.cpu.compiler import Loop as Signature
 from oocbe.kernels.cpu.compiler import compiler, found
 from oocbe.kernels.cpu.machine_code import DAMAGED, MachineCode, Run, described, kind, link, machine, numba_version
 from oocbe.runtime.address_space import LOOPS_BYTES, require
@@ -46,7 +47,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: P
 
 
 class Loop:
-    """A compiled function. Calls with cached machine code run without Numba; the rest is its dispatcher's."""
+    """A compiled function. Calls with cached machine code, and interpreted calls, run without Numba."""
 
     def __init__(self, function: Any, is_interpreted: bool, settings: dict[str, object]) -> None:
         update_wrapper(self, function)
@@ -61,10 +62,13 @@ class Loop:
         return "no_cpython_wrapper" in self.settings
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Run the machine code for the arguments' types; without any, Numba's dispatcher compiles or interprets."""
+        """Run the machine code for the arguments' types; without any, interpret the call, or compile."""
         key = tuple(map(kind, arguments))
         run = self.dispatcher if named else self._runs.get(key)
-        if run is None:  # what is in no cache is the dispatcher's for good: a search of folders takes longer than it
+        if run is None:
+            if self.is_interpreted and self.interpreter.takes(arguments):
+                return self.interpreter(*arguments)
+            # What is in no cache is the dispatcher's for good: a search of folders takes longer than it.
             run = self._runs[key] = self.load(arguments) or self.dispatcher
         return run(*arguments, **named)
 
@@ -73,6 +77,11 @@ class Loop:
 
     def __reduce__(self) -> str:
         return str(self.py_func.__qualname__)
+
+    @cached_property
+    def interpreter(self) -> Any:
+        """The interpreted calls."""
+        return found("oocbe.kernels.cpu.interpreter", "Interpreter")(self, self._missing)
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -91,6 +100,22 @@ class Loop:
                     made = pickle.load(stream)
                 return link(made, self.py_func) if isinstance(made, MachineCode) else None
         return None
+
+    def _missing(self, arguments: tuple[Any, ...]) -> Signature | None:
+        try:
+            return self.missing(", ".join(map(described, arguments)))
+        except (KeyError, TypeError, AttributeError):
+            return None
+
+    def missing(self, types: str, processor: object = None) -> Signature | None:
+        """The loop, if it is in no cache, and another process can compile it; parameters as of :meth:`file`."""
+        module = self.py_func.__module__
+        if self.folders.writable is None or not module.startswith("oocbe.") or getattr(sys, "frozen", False):
+            return None  # a frozen program's executable is the program itself
+        file = self.file(types, processor)
+        if any(os.path.exists(f"{folder}/{file}") for folder in self.folders.all()):  # noqa: PTH110
+            return None
+        return module, self.py_func.__qualname__, types
 
     def file(self, types: str, processor: object = None) -> str:
         """Name of the file of a compilation: a digest of all that the machine code depends on.
@@ -185,9 +210,9 @@ def is_ready(loop: Function, *arguments: object) -> bool:
     True as well if no other process can compile it, or failed to: the call compiles it then.
     """
     compiled: Any = loop
-    if compiled._runs or compiled.load(arguments) is not None or compiled.overloads:
+    if compiled._runs or compiled.load(arguments) is not None:
         return True
-    missing = compiled._cache.missing(tuple(map(compiled.typeof_pyval, arguments)), compiled.targetctx.codegen())
+    missing = compiled._missing(arguments)
     return missing is None or compiler.has_tried(missing)
 
 

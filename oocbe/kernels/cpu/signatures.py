@@ -56,7 +56,11 @@ def made(text: str, named: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(map(value, tree.elts))
 
 
-def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop]:
+Typed = tuple[str, str, tuple[Any, ...]]
+"""Module and qualified name of a loop, and Numba's types of its arguments."""
+
+
+def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Typed]:
     """The listed loops.
 
     is_quick : only those of a first solve. broken : gets the entries whose function or types are not there, or have
@@ -67,7 +71,7 @@ def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop
     for module, functions in content["first solve" if is_quick else "loops"].items():
         entries += [(module, name, text) for name, texts in functions.items() for text in texts]
     named: dict[str, Any] = {}
-    loops: list[Loop] = []
+    loops: list[Typed] = []
     for module, name, text in entries:
         try:
             kinds = made(text, named)
@@ -94,7 +98,7 @@ def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -
     """
     if cache_folder() is None:
         raise OocbeError(f"no folder for compiled loops can be written; {CACHE_VARIABLE} may name one")
-    missing = [loop for loop in listed(is_quick) if is_missing(loop)]
+    missing = [loop for loop in map(missing_loop, listed(is_quick)) if loop is not None]
     waiting, left, spent = deque(missing), Counter(module for module, *_ in missing), 0.0
     running: dict[Loop, float] = {}
     compiler = Compiler(processes)
@@ -109,14 +113,17 @@ def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -
                 say(f"{loop[0]}: compiled")
         time.sleep(POLL_SECONDS)
     compiler.close()
-    for module, name, signature in filter(is_missing, missing):
+    for module, name, signature in listed(is_quick) if missing else ():
+        if missing_loop((module, name, signature)) is None:
+            continue
         found(module, name).compile(signature)  # raises the error of the compilation
         raise OocbeError(f"{module}:{name} was compiled, and could not be stored below {cache_folder()}")
     return len(missing), spent
 
 
-def is_missing(loop: Loop) -> bool:
-    """Whether no cache holds a loop, and one can be written."""
+def missing_loop(loop: Typed) -> Loop | None:
+    """The loop, if no cache holds it, and one can be written."""
     module, name, signature = loop
     function = found(module, name)
-    return function._cache.missing(signature, function.targetctx.codegen()) is not None
+    missing: Loop | None = function._cache.missing(signature, function.targetctx.codegen())
+    return missing

@@ -16,10 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.cpu.complete.complete_dense import CODES, arrange, clamp, eliminate_dense, without_ones
+from oocbe.kernels.cpu.interpreter import stands_in
 from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, thread_count
@@ -123,6 +125,50 @@ def _eliminate(
                 _take_logarithm(target, greatest[:many])
             elif clamps:
                 clamp(target, marginalisation, infeasible, limit)
+
+
+@stands_in(_eliminate)
+def _eliminate_at_once(*arguments: Any) -> None:
+    """The same: NumPy adds all result cells at once, one combination of eliminated values after the other."""
+    values, strides, sizes, kept, combination, marginalisation, infeasible, limit, clamps, out, first, last = arguments
+    shape, run = tuple(sizes[::-1].tolist()), int(sizes[0]) if kept else 1
+    own, gone = slice(first * run, last * run), shape[: len(shape) - kept]
+    target, greatest = out[own], out[own]
+    views = [
+        as_strided(array_at(address, 0, count, out), shape, steps[::-1] * out.itemsize)
+        for (address, count), steps in zip(values.tolist(), strides, strict=True)
+    ]
+    for turn in range(2 if marginalisation == LOG_SUM_EXP else 1):
+        for inner in range(math.prod(gone)):
+            cell = np.unravel_index(inner, gone)
+            joined = np.array(views[0][cell])
+            for f in range(1, len(views)):
+                if combination != ADD:
+                    joined *= views[f][cell]
+                    continue
+                if f >= SUMMANDS and clamps:
+                    _clamp_at_once(joined, marginalisation, infeasible, limit)
+                joined += views[f][cell]
+            part = joined.reshape(-1)[own]
+            if marginalisation == LOG_SUM_EXP and turn == 0:
+                greatest = part if inner == 0 else np.maximum(greatest, part)
+            elif marginalisation == LOG_SUM_EXP:
+                term = np.where(greatest > -np.inf, np.exp(part - greatest), 0.0)
+                target[:] = term if inner == 0 else target + term
+            elif inner == 0:
+                target[:] = part
+            elif marginalisation in (MIN, MAX):
+                np.copyto(target, part, where=part > target if marginalisation == MAX else part < target)
+            else:
+                target += part
+    if marginalisation == LOG_SUM_EXP:
+        target[:] = np.where(greatest > -np.inf, greatest + np.log(target), -np.inf)
+    elif clamps:
+        _clamp_at_once(target, marginalisation, infeasible, limit)
+
+
+def _clamp_at_once(values: NDArray[Any], marginalisation: int, infeasible: Any, limit: Any) -> None:
+    values[values > limit if marginalisation == MIN else values < limit] = infeasible
 
 
 @helper
