@@ -24,14 +24,12 @@ from numba.core.compiler import Compiler, CompileResult
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
-from numba.core.typing.typeof import typeof_impl
-from numba.np.numpy_support import from_dtype, map_layout
 
 from oocbe.errors import OocbeError
 from oocbe.kernels.cpu.compiler import Loop as Signature
 from oocbe.kernels.cpu.compiler import compiler
 from oocbe.kernels.cpu.jit import Loop, say
-from oocbe.kernels.cpu.machine_code import DAMAGED, NUMBERS, MachineCode, machine
+from oocbe.kernels.cpu.machine_code import DAMAGED, MachineCode, machine
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.deadline import current
 from oocbe.runtime.writable import write_whole
@@ -238,16 +236,6 @@ class _Listener(Listener):  # type: ignore[misc]
 
 
 register("numba:compile", _Listener())
-
-_type_of_array = typeof_impl.dispatch(np.ndarray)
-
-
-@typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
-def _(array: Any, context: Any) -> Any:
-    """The type of an array: where loops are interpreted, Numba's own method takes a tenth of a small solve."""
-    if type(array) is not np.ndarray or array.dtype.char not in NUMBERS or not array.dtype.isnative:
-        return _type_of_array(array, context)
-    return types.Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
 
 
 def described(kind: Any, names: dict[str, str] | None) -> str:
