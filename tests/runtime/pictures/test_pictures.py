@@ -224,9 +224,9 @@ def test_a_report_has_the_limit_as_it_was_given(tmp_path, monkeypatch):
 
 def test_a_report_has_what_each_solver_gained(tmp_path):
     random = np.random.default_rng(0)
-    pairs = [(u, v) for u in range(40) for v in range(u)]
+    pairs = [(u, v) for u in range(32) for v in range(u)]
     functions = tuple(oocbe.Function.from_array(pair, random.integers(0, 9, (2, 2))) for pair in pairs)
-    problem = oocbe.Problem(tuple(oocbe.Variable(f"x{v}", 2) for v in range(40)), functions)
+    problem = oocbe.Problem(tuple(oocbe.Variable(f"x{v}", 2) for v in range(32)), functions)
     result = oocbe.solve(problem, backend="cpu")
     assert result.status == "optimal"
     by_name = {solver.name: solver for solver in result.solvers}
