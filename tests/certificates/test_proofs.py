@@ -230,7 +230,7 @@ def random_costs(seed: int, variables: int, size: int, arity: int, count: int, m
 
 @pytest.mark.parametrize(
     ("variables", "size", "arity", "count"),
-    [(12, 2, 4, 20), (10, 4, 2, 20), pytest.param(9, 3, 3, 14, marks=pytest.mark.slow)],
+    [(10, 2, 4, 14), (10, 4, 2, 20), pytest.param(9, 3, 3, 14, marks=pytest.mark.slow)],
 )
 def test_search_closes_proofs_of_costs_over_several_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: int, size: int, arity: int, count: int
