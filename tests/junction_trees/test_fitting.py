@@ -155,7 +155,7 @@ def test_pyagrum_finds_the_same():
     gum, pandas = pytest.importorskip("pyagrum"), pytest.importorskip("pandas")
     gum.initRandom(1)  # a fifth of its random starts ends in another optimum, or in an error
     problem = network()
-    cases = cases_with_gaps(problem, 1000, 0.2)
+    cases = cases_with_gaps(problem, 500, 0.2)
     fitted, _ = oocbe.fit_tables(problem, cases, rounds=500, tolerance=0.0)
     given = oocbe.to_pyagrum(problem)
     texts = {v.name: ["?" if x < 0 else v.label(x) for x in cases[:, i]] for i, v in enumerate(problem.variables)}
