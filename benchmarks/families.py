@@ -556,6 +556,23 @@ def knapsacks(random: Generator, items: int, count: int, degree: float) -> Probl
     return replace(problem, linear_constraints=tuple(rows))
 
 
+def conflicting(random: Generator, items: int, values: int, limits: int, degree: float) -> Problem:
+    """Which items to take, and in which of some ways, under several limits; some ways of two items exclude another."""
+    gains = random.integers(20, 100, items)
+    functions = [_costs((v,), [int(gain), *[0] * (values - 1)]) for v, gain in enumerate(gains)]
+    constraints = []
+    for pair in combinations(range(items), 2):
+        if random.random() < degree / items:
+            is_excluded = random.random((values - 1, values - 1)) < (1 if values == 2 else 0.5)
+            constraints.append(Constraint(pair, 1 + np.argwhere(is_excluded)))
+    rows = []
+    for _ in range(limits):
+        own = tuple(np.append(0, random.integers(5, 50, values - 1)) for _ in range(items))
+        rows.append(LinearConstraint(tuple(range(items)), own, int(sum(amounts[1:].mean() for amounts in own) / 3)))
+    problem = _problem([values] * items, functions, constraints, "conflicting")
+    return replace(problem, linear_constraints=tuple(rows))
+
+
 def shifts(random: Generator, nurses: int, days: int) -> Problem:
     """Shifts of nurses, three a day or none: wishes, what follows on what at a cost, and enough of them in each."""
     functions, rows = [], []
@@ -704,6 +721,7 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "bins": (bins, ((16, 4), (24, 5))),
     "coverage": (coverage, ((40, 80, 8),)),
     "knapsacks": (knapsacks, ((40, 2, 4.0), (50, 5, 4.0))),
+    "conflicting": (conflicting, ((60, 2, 3, 4.0), (100, 2, 1, 6.0), (60, 4, 3, 8.0))),
     "shifts": (shifts, ((8, 7), (10, 10))),
     "design": (design, ((8, 40), (12, 40), (15, 60))),
     "goods": (goods, ((40, 120, 2, 5), (60, 200, 2, 5), (60, 200, 3, 8))),

@@ -126,7 +126,9 @@ def with_clique_variables(reduction: Reduction) -> Reduction:
         return reduction
     excluded = _excluded(excluding, start)
     linked = np.logical_or.reduceat(np.logical_or.reduceat(excluded, start[:-1], axis=0), start[:-1], axis=1)
-    scopes = [scope for scope in covering_cliques(bit_matrix(linked)) if len(scope) >= LEAST_VARIABLES]
+    # A value without conflicts is in no clique: as many of them as variables, as in packing problems, leave slack.
+    free = np.add.reduceat(~excluded.any(axis=1), start[:-1], dtype=np.int64)
+    scopes = [s for s in covering_cliques(bit_matrix(linked)) if LEAST_VARIABLES <= len(s) > free[s].sum()]
     if not scopes:
         return reduction
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))

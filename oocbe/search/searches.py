@@ -179,6 +179,10 @@ FEW_EXCLUDED = 1 << 10
 """Maximum number of forbidden pairs of a supply problem that is searched before its linear program. Pairs of dear
 values do not count: a search closes what is left of warehouses of few near stores, where cuts stall."""
 
+FEW_CONSTRAINTS = 1 << 12
+"""Maximum number of hard constraints of a packing problem under capacities that is searched: the tables of 10,000 take
+a second, in which linear programs and elimination prove photograph problems."""
+
 
 class RowProblem:
     """A min-sum problem in the forms of the searches over rows.
@@ -205,8 +209,11 @@ class RowProblem:
     def _tables(self) -> ScopeTables | None:
         from oocbe.bounds.row_tables import ScopeTables
 
-        # Elimination alone could not end where it has to leave a constraint out.
-        return ScopeTables.of(self.problem, keeps_linear=not self.is_packing or bool(left_out(self.problem)))
+        # Under capacities a search ends where cuts stall and rows carry many sums, and elimination alone could not end
+        # where it has to leave a constraint out.
+        is_short = bool(self.problem.linear_constraints) and len(self.problem.constraints) <= FEW_CONSTRAINTS
+        keeps_linear = not self.is_packing or is_short or bool(left_out(self.problem))
+        return ScopeTables.of(self.problem, keeps_linear)
 
     @cached_property
     def graph(self) -> ValueGraph | None:

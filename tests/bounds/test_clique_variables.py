@@ -176,6 +176,14 @@ def test_names_of_the_problem_are_not_taken():
     assert len(found.tables.problem.variables) == 8
 
 
+def test_values_without_conflicts_leave_slack_at_once(monkeypatch):
+    """In a photograph problem of 1,000 variables, cliques that have slack took 19 seconds."""
+    monkeypatch.setattr(cliques, "_without_slack", lambda *_: pytest.fail("cliques were joined"))
+    hard = [Constraint(pair, [[a, a] for a in (1, 2, 3)]) for pair in combinations(range(4), 2)]
+    found = whole(Problem(tuple(Variable(f"x{v}", 4) for v in range(4)), (), tuple(hard)))
+    assert with_clique_variables(found) is found
+
+
 def test_few_pairs_or_too_many_cells_leave_it_as_it_is(monkeypatch):
     reduction = whole(assignment_problem(5, 1))
     monkeypatch.setattr(cliques, "MOST_GROWTH", 0.5)

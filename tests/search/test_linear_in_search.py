@@ -270,7 +270,8 @@ def test_problems_with_wide_linear_constraints_are_searched_depth_first_and_not_
     assert (result.status, result.value) == ("optimal", known.value)
 
 
-def test_several_knapsacks_are_searched_and_not_eliminated():
+@pytest.mark.parametrize("conflicts", [0, 8])
+def test_several_knapsacks_are_searched_and_not_eliminated(conflicts):
     """Elimination would carry the four amounts in its rows: nobody foresees how many these are."""
     random = np.random.default_rng(1)
     weights, gains = random.integers(10, 60, (4, 22)), random.integers(20, 60, 22).tolist()
@@ -279,7 +280,8 @@ def test_several_knapsacks_are_searched_and_not_eliminated():
         LinearConstraint(tuple(range(22)), tuple(np.array([0, w]) for w in own), int(own.sum() * 0.4))
         for own in weights
     ]
-    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(22)), functions, linear_constraints=tuple(rows))
+    hard = tuple(Constraint((v, v + 7), [[1, 1]]) for v in range(conflicts))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(22)), functions, hard, tuple(rows))
     result = oocbe.solve(problem, backend="cpu")
     expected = oocbe.solve(problem, bounds="none", backend="cpu")
     assert (result.status, result.value) == ("optimal", expected.value)
