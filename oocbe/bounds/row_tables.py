@@ -128,10 +128,10 @@ class ScopeTables:
         first = {name: scope for scope, name in reversed(stored.items())}
         for scope, name in looked(stored.items()):
             for part in over[scope] if first[name] == scope else []:
-                axes = np.argsort(part.scope)
+                axes = [*range(len(scope))] if part.scope == scope else np.argsort(part.scope)
                 if isinstance(part, Function):
-                    own, allowed = part.to_array(sizes)
-                    values[name] += np.where(allowed, own, 0).transpose(axes)
+                    own, allowed = part.to_array(sizes)  # 0 where a row is missing
+                    values[name] += own.transpose(axes)
                 else:
                     allowed = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array()
                 permitted[name] &= allowed.transpose(axes)
