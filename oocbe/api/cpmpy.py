@@ -153,17 +153,17 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
 
     @contextmanager
     def _extended(self) -> Iterator[None]:
-        """A block that adds to the model. What tables for searches refuse is in whole ones, or is not added at all."""
+        """A block that adds to the model: in the other kind of tables, or not at all, if those there are refuse it."""
         if self._relations.is_whole and not self._needs_whole:
             self._translate(is_whole=False)
         known, objective, users = len(self._posted), self._objective, set(self.user_vars)
         was_whole = self._relations.is_whole
         try:
             yield
-        except NotSupportedError:
+        except BaseException as error:
             is_new = len(self._posted) > known or self._objective is not objective
-            if is_new and not was_whole and self._translate(is_whole=True):
-                self._needs_whole = True
+            if isinstance(error, NotSupportedError) and is_new and self._translate(not was_whole):
+                self._needs_whole = not was_whole
                 return
             # What has been made for a refused part has no meaning: a later part would have its variables all the same.
             del self._posted[known:]

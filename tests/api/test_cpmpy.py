@@ -335,7 +335,7 @@ def test_sums_of_too_many_values_for_a_variable_are_tables() -> None:
     )
 
 
-def test_a_maximum_over_too_many_values_for_a_search_is_a_whole_table() -> None:
+def test_a_maximum_over_too_many_values_for_a_search_is_a_whole_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such models were refused, and then accepted with a variable of any value in place of the maximum."""
     x = cp.intvar(0, 20, shape=4)
     best = cp.max([126 * x[0] - x[1], 675 * x[0] - 1000 * x[1] - 1000 * x[2] + 851 * x[3]])
@@ -344,6 +344,14 @@ def test_a_maximum_over_too_many_values_for_a_search_is_a_whole_table() -> None:
     solver += x[3] <= 4
     assert solver.solve() and solver.objective_value() == argval(best) == 4 * 851 + 675
     assert solver.count() == 1
+    monkeypatch.setattr(xcsp_relations, "MOST_EVALUATED", 21**4)
+    y = cp.intvar(0, 24, shape=4)
+    parts = y[1] - y[0] != y[3] - y[2]  # more assignments than a whole table may have
+    with pytest.raises(NotSupportedError):
+        solver.add(parts)
+    solver.minimize(x[0])
+    solver.add(parts)
+    assert solver.solve() and solver.objective_value() == 0 and argval(parts)
 
 
 def test_what_is_refused_leaves_nothing_behind() -> None:
@@ -359,6 +367,8 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
             solver.maximize(best)
         with pytest.raises(NotSupportedError):
             solver.add(y >= x[0])
+    with pytest.raises(KeyboardInterrupt), mock.patch.object(solver, "_post", side_effect=KeyboardInterrupt):
+        solver.add([x[0] >= 1, x[1] >= 1])
     assert solver.solve() and solver.objective_value() == 0
     assert solver.count() == 4**7
 
