@@ -69,7 +69,8 @@ def stands_in(loop: Any) -> Callable[[Function], Function]:
 def interpreted(loop: Function) -> Function:
     """A loop, and the loops that it calls, for Python's interpreter: some hundred times slower than compiled."""
     function: Any = _STAND_INS.get(id(loop)) or loop.py_func  # type: ignore[attr-defined]
-    found = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    codes = [function.__code__, *function.__code__.co_consts]  # those of comprehensions are among the constants
+    found = {name: function.__globals__.get(name) for code in codes for name in getattr(code, "co_names", ())}
     loops = {name: interpreted(value) for name, value in found.items() if hasattr(value, "py_func")}
     loops |= {name: _STAND_INS[id(value)] for name, value in found.items() if id(value) in _STAND_INS}
     names = {**function.__globals__, "range": _timed_range, **loops}

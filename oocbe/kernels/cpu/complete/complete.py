@@ -151,7 +151,7 @@ def _eliminate_at_once(*arguments: Any) -> None:
                 joined += views[f][cell]
             part = joined.reshape(-1)[own]
             if marginalisation == LOG_SUM_EXP and turn == 0:
-                greatest = part if inner == 0 else np.maximum(greatest, part)
+                greatest = part if inner == 0 else np.where(part > greatest, part, greatest)
             elif marginalisation == LOG_SUM_EXP:
                 term = np.where(greatest > -np.inf, np.exp(part - greatest), 0.0)
                 target[:] = term if inner == 0 else target + term
