@@ -239,6 +239,18 @@ def test_eliminations_are_equal(seed, dtype, marginalisation):
             np.testing.assert_allclose(found, whole, rtol=1e-14 if dtype[0] == "f" else 0)
 
 
+def test_loops_for_a_configured_processor_are_found(tmp_path, monkeypatch):
+    """They were interpreted in each process, as machine code for its own processor was looked for."""
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    monkeypatch.setattr("numba.config.CPU_NAME", "generic")
+    loop = jit(linear_order.py_func)
+    loop.folders = loop.folders._replace(writable=str(tmp_path), others=())
+    arguments = (np.zeros(1),)
+    types = loop._missing(arguments)[2]
+    (tmp_path / loop.file(types, loop.targetctx.codegen().magic_tuple())).touch()
+    assert loop._missing(arguments) is None
+
+
 @pytest.mark.parametrize("text", ["none", "nan", "-1"])
 def test_the_variable_must_be_a_number(monkeypatch, text):
     monkeypatch.setenv("OOCBE_INTERPRETED_SECONDS", text)

@@ -102,10 +102,11 @@ class Loop:
         return None
 
     def _missing(self, arguments: tuple[Any, ...]) -> Signature | None:
-        try:
-            return self.missing(", ".join(map(described, arguments)))
-        except (KeyError, TypeError, AttributeError):
-            return None
+        with suppress(KeyError, TypeError, AttributeError):
+            is_configured = os.environ.keys() & {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}  # then Numba knows for what
+            processor = self.targetctx.codegen().magic_tuple() if is_configured else None
+            return self.missing(", ".join(map(described, arguments)), processor)
+        return None
 
     def missing(self, types: str, processor: object = None) -> Signature | None:
         """The loop, if it is in no cache, and another process can compile it; parameters as of :meth:`file`."""

@@ -113,9 +113,7 @@ def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -
                 say(f"{loop[0]}: compiled")
         time.sleep(POLL_SECONDS)
     compiler.close()
-    for module, name, signature in listed(is_quick) if missing else ():
-        if missing_loop((module, name, signature)) is None:
-            continue
+    for module, name, signature in filter(missing_loop, listed(is_quick) if missing else ()):
         found(module, name).compile(signature)  # raises the error of the compilation
         raise OocbeError(f"{module}:{name} was compiled, and could not be stored below {cache_folder()}")
     return len(missing), spent
