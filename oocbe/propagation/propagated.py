@@ -16,16 +16,18 @@ from oocbe.elimination.reformulation import Stack
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
+from oocbe.propagation.dominated_values import UndominatedProblem, without_dominated
 from oocbe.propagation.value_removal import ReducedProblem, may_lose_values, remove_values
 from oocbe.runtime.deadline import suppressed_limit, unlimited
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 
 
 def presolved(stack: Stack, options: SolveOptions) -> Stack:
-    """The stack with penalties forbidden, unless it keeps counts, and with propagation."""
+    """The stack with propagation; unless it keeps counts, with penalties forbidden and without dominated values."""
     if stack.admits(Penalties):
         stack = stack.then(forbid_penalties(stack.problem, options))
-    return stack.then(propagated(stack.problem, options))
+    stack = stack.then(propagated(stack.problem, options))
+    return stack.then(without_dominated(stack.problem, options)) if stack.admits(UndominatedProblem) else stack
 
 
 def propagated(problem: Problem, options: SolveOptions) -> ReducedProblem:

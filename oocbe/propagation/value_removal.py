@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,10 @@ class ReducedProblem(Reformulation):
     variables : index in the original of each variable left.
     kept : int64, values in the original's domain of each variable of the original, ascending.
     is_infeasible : whether nothing is feasible; the problem then has the original's variables.
+    remover : what removes values, in sentences.
     """
+
+    remover: ClassVar[str] = "propagation"
 
     variables: tuple[int, ...]
     kept: tuple[NDArray[np.int64], ...]
@@ -55,10 +58,10 @@ class ReducedProblem(Reformulation):
     def summary(self) -> str:
         """A sentence about the removals, for plans and results."""
         if self.is_infeasible:
-            return "propagation found that nothing is feasible"
+            return f"{self.remover} found that nothing is feasible"
         fixed = len(self.original.variables) - len(self.variables)
         return (
-            f"propagation removed {self.removed:,} of {sum(self.original.sizes):,} values before the search for an "
+            f"{self.remover} removed {self.removed:,} of {sum(self.original.sizes):,} values before the search for an "
             "order" + (f"; {fixed:,} variable{'s have' if fixed > 1 else ' has'} one value left" if fixed else "")
         )
 
