@@ -40,6 +40,10 @@ MOST_CELLS = 1 << 26
 """Largest product of a variable's values and the values in conflict with them, a byte each while they are compared. A
 variable with more keeps its values."""
 
+MOST_WORK, VALUE_WORK = 1 << 31, 1 << 13
+"""Bytes compared in all, about two seconds, and those that take the time of a value beside its comparisons. A variable
+with more work than is left keeps its values."""
+
 
 class UndominatedProblem(ReducedProblem):
     """A problem without dominated values. Some optimal and other assignments are lost."""
@@ -95,11 +99,12 @@ def _undominated(problem: Problem) -> NDArray[np.bool_]:
     pairs = np.concatenate(slots)
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    waiting = np.flatnonzero(~is_fixed)
+    waiting, work = np.flatnonzero(~is_fixed), MOST_WORK
     while len(waiting):
         before, bounds = alive.copy(), np.searchsorted(pairs[:, 0], start)
         for v in looked(waiting.tolist()):
-            _remove(alive[start[v] : start[v + 1]], costs[start[v] :], pairs[bounds[v] : bounds[v + 1]] - [start[v], 0])
+            own = pairs[bounds[v] : bounds[v + 1]] - [start[v], 0]
+            work -= _remove(alive[start[v] : start[v + 1]], costs[start[v] :], own, work)
         removed = before & ~alive
         gone = removed[pairs[:, 0]]
         touched = np.searchsorted(start, np.unique(pairs[gone, 1]), side="right") - 1
@@ -108,18 +113,25 @@ def _undominated(problem: Problem) -> NDArray[np.bool_]:
     return alive
 
 
-def _remove(alive: NDArray[np.bool_], costs: NDArray[np.object_], pairs: NDArray[np.int64]) -> None:
-    """Clear ``alive`` of dominated values of a variable; pairs : int64 (conflicts, 2), its value and the other slot."""
+def _remove(alive: NDArray[np.bool_], costs: NDArray[np.object_], pairs: NDArray[np.int64], most: int) -> int:
+    """Clear ``alive`` of dominated values of a variable; the work, 0 if it would be more than ``most``.
+
+    pairs : int64 (conflicts, 2), a value and the slot in conflict with it.
+    """
     columns, column = np.unique(pairs[:, 1], return_inverse=True)
-    if len(alive) * len(columns) > MOST_CELLS:
-        return
+    values, width = np.flatnonzero(alive).tolist(), -(-len(columns) // 8)
+    work = len(values) * (VALUE_WORK + len(values) * width)
+    if work > most or len(alive) * len(columns) > MOST_CELLS:
+        return 0
     conflicts = np.zeros((len(alive), len(columns)), dtype=bool)
     conflicts[pairs[:, 0], column] = True
     counts, bits = conflicts.sum(axis=1), np.packbits(conflicts, axis=1)
     # A value is dominated only by earlier ones: of equal values, the first one stays.
-    kept = np.empty((0, bits.shape[1]), dtype=np.uint8)
-    for value in sorted(np.flatnonzero(alive).tolist(), key=lambda a: (costs[a], counts[a])):
-        if ((kept & ~bits[value]) == 0).all(axis=1).any():
+    kept, count = np.empty((len(values), width), dtype=np.uint8), 0
+    for value in sorted(values, key=lambda a: (costs[a], counts[a])):
+        if ((kept[:count] & ~bits[value]) == 0).all(axis=1).any():
             alive[value] = False
         else:
-            kept = np.concatenate([kept, bits[value : value + 1]])
+            kept[count] = bits[value]
+            count += 1
+    return work

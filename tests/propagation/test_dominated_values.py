@@ -84,7 +84,8 @@ def test_values_that_a_linear_constraint_counts_stay():
     assert (*map(len, left.kept[:2]),) == (60, 50)
 
 
-def test_tables_of_very_many_conflicts_are_left_alone(monkeypatch):
-    monkeypatch.setattr(dominated_values, "MOST_CELLS", 1)
+@pytest.mark.parametrize("limit", ["MOST_CELLS", "MOST_WORK"])
+def test_very_many_values_and_conflicts_are_left_alone(monkeypatch, limit):
+    monkeypatch.setattr(dominated_values, limit, 1)
     problem = conflicts(3, [60, 50, 40])
     assert without_dominated(problem, SolveOptions()).problem is problem
