@@ -14,21 +14,21 @@ variables keeps its values.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import is_order_file
-from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.preparation.listed_factors import slots_of, starts_of
+from oocbe.elimination.preparation.penalties import costs_alone
 from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.model.model_checks import Values
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import looked, suppressed_limit, unlimited
-
-NAME = "dominated values"
-"""Name of the entry of the presolve stack."""
 
 LEAST_SIZE = 16
 """Values of the longest domain of a problem that is searched for dominated ones. Shorter ones fit the reduction."""
@@ -45,11 +45,13 @@ MOST_WORK, VALUE_WORK = 1 << 31, 1 << 13
 with more work than is left keeps its values."""
 
 
+@dataclass(frozen=True)
 class UndominatedProblem(ReducedProblem):
     """A problem without dominated values. Some optimal and other assignments are lost."""
 
     keeps_counts = False
     remover = "dominance"
+    name: str = field(default="dominated values", kw_only=True)
 
 
 def without_dominated(problem: Problem, options: SolveOptions) -> ReducedProblem:
@@ -66,37 +68,35 @@ def without_dominated(problem: Problem, options: SolveOptions) -> ReducedProblem
     with nullcontext() if options.workdir is None else unlimited(), suppressed_limit():
         alive = _undominated(problem)
         if np.count_nonzero(alive) <= (1 - LEAST_SHARE) * len(alive):
-            start = starts_of(problem.sizes)
-            slots = np.flatnonzero(~alive)
+            start, slots = starts_of(problem.sizes), np.flatnonzero(~alive)
             owner = np.searchsorted(start, slots, side="right") - 1
             found = remove_values(problem, zip(owner.tolist(), (slots - start[owner]).tolist(), strict=True))
             variables, kept = (left.variables, left.kept) if found.is_infeasible else (found.variables, found.kept)
-            left = UndominatedProblem(problem, found.problem, variables, kept, found.is_infeasible, name=NAME)
+            left = UndominatedProblem(problem, found.problem, variables, kept, found.is_infeasible)
     return left
 
 
 def _undominated(problem: Problem) -> NDArray[np.bool_]:
     """Whether to keep each value, (values of all variables,)."""
     start = starts_of(problem.sizes)
-    alive, costs = np.ones(start[-1], dtype=bool), np.zeros(start[-1], dtype=object)
-    sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
+    alive = np.ones(start[-1], dtype=bool)
+    costs = costs_alone(problem, start, -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1)
     has_cost, is_fixed = np.zeros((2, len(problem.sizes)), dtype=bool)
     for f in looked(problem.functions):
-        if len(f.scope) != 1 or has_cost[f.scope[0]]:
+        v = f.scope[0] if len(f.scope) == 1 else -1
+        if v < 0 or has_cost[v] or (f.default is None and len(f.values) < problem.sizes[v]):
             is_fixed[list(f.scope)] = True
-            continue
-        (v,), (values, permitted) = f.scope, f.to_array(problem.sizes)
-        costs[start[v] : start[v + 1]] = sign * values
-        has_cost[v], is_fixed[v] = True, is_fixed[v] or not permitted.all()
-    slots = [np.zeros((0, 2), dtype=np.int64)]
+        else:
+            has_cost[v] = True
+    tables = [((0, 0), np.zeros((0, 2), dtype=np.int64))]
     for c in looked(problem.constraints):
         if len(c.scope) == 2 and not c.allowed:
-            slots.append(c.tuples + start[list(c.scope)])
+            tables.append(((c.scope[0], c.scope[1]), c.tuples))
         else:
             is_fixed[list(c.scope)] = True
     for linear in problem.linear_constraints:
         is_fixed[list(linear.scope)] = True
-    pairs = np.concatenate(slots)
+    pairs = slots_of(tables, start)
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     waiting, work = np.flatnonzero(~is_fixed), MOST_WORK
@@ -113,7 +113,7 @@ def _undominated(problem: Problem) -> NDArray[np.bool_]:
     return alive
 
 
-def _remove(alive: NDArray[np.bool_], costs: NDArray[np.object_], pairs: NDArray[np.int64], most: int) -> int:
+def _remove(alive: NDArray[np.bool_], costs: Values, pairs: NDArray[np.int64], most: int) -> int:
     """Clear ``alive`` of dominated values of a variable; the work, 0 if it would be more than ``most``.
 
     pairs : int64 (conflicts, 2), a value and the slot in conflict with it.

@@ -77,7 +77,7 @@ def _forbidding(problem: Problem) -> Problem:
     harmless = _harmless(problem, penalised, start)
     if not harmless.any():
         return problem
-    alone = _alone(problem, start, sign)
+    alone = costs_alone(problem, start, sign)
     nothing = INT64.max // 2 if problem.is_integral else np.inf
     least = np.array([alone[low:high][harmless[low:high]].min(initial=nothing) for low, high in pairwise(start)])
     forbidden = _forbidden(problem.sizes, penalised, start, alone, least)
@@ -178,7 +178,7 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
     return ~harmful
 
 
-def _alone(problem: Problem, start: NDArray[np.int64], sign: int) -> Values:
+def costs_alone(problem: Problem, start: NDArray[np.int64], sign: int) -> Values:
     """Sum of the unary functions for each slot; entries that a function forbids add 0."""
     alone: NDArray[Any] = np.zeros(int(start[-1]), dtype=np.int64 if problem.is_integral else np.float64)
     for f in looked(problem.functions):
