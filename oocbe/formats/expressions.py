@@ -14,6 +14,7 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from oocbe.formats.text import SHOWN_CHARACTERS
 from oocbe.formats.yaml_nodes import Scalar
@@ -136,13 +137,6 @@ def _float(value: object) -> float:
     return float(value if isinstance(value, str) else _number(value))
 
 
-def _sum(values: Sequence[int | float]) -> int | float:
-    total: int | float = 0
-    for value in values:
-        total += value
-    return total
-
-
 _ARITHMETIC: dict[type[ast.operator], Callable[[int | float, int | float], int | float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -182,7 +176,7 @@ _FUNCTIONS: dict[str, Callable[..., int | float]] = {
 _OF_LISTS: dict[str, Callable[[Sequence[int | float]], int | float]] = {
     "min": min,
     "max": max,
-    "sum": _sum,
+    "sum": lambda numbers: reduce(operator.add, numbers, 0),  # sum itself rounds otherwise from Python 3.12 on
     "len": len,
     "any": any,
     "all": all,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
 from oocbe.errors import (
@@ -67,9 +67,9 @@ class Format:
         return self.render is not None or self.render_dcop is not None
 
 
-def _late(module: str, function: str) -> Callable[[Any], Any]:
-    """A function of a module of this package that is loaded when it is called: a run reads one format of many."""
-    return lambda given: getattr(import_module(f"oocbe.formats.{module}"), function)(given)
+def _late(name: str) -> Callable[[Any], Any]:
+    """A function, such as ``bif.parse``, whose module is loaded when it is called: a run reads one format of many."""
+    return lambda given: resolve_name(f"oocbe.formats.{name}")(given)
 
 
 def _parse_xml(text: Text) -> Model:
@@ -92,44 +92,32 @@ _NETWORK_IN_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{\s*(['\"]?)problem\1\s*:"
 """Beginning of a cost function network in a ``.json`` file, as toulbar2 has some; cases and answers begin otherwise."""
 
 _FORMATS = (
-    Format(
-        "bif",
-        "belief networks in the Bayesian interchange format",
-        _late("bif", "parse"),
-        _late("bif", "render"),
-    ),
-    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn", "render")),
-    Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
-    Format("lg", "UAI networks with logarithms as entries", _late("uai", "parse_logarithms")),
+    Format("bif", "belief networks in the Bayesian interchange format", _late("bif.parse"), _late("bif.render")),
+    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn.parse"), _late("cfn.render")),
+    Format("cnf", "satisfiability in DIMACS", _late("dimacs.parse_cnf"), _late("dimacs.render_cnf")),
+    Format("lg", "UAI networks with logarithms as entries", _late("uai.parse_logarithms")),
     Format(
         "lp",
         "linear and mixed-integer programs in CPLEX's LP form",
-        _late("lp", "parse"),
-        render_system=_late("lp", "render_lp"),
+        _late("lp.parse"),
+        render_system=_late("lp.render_lp"),
     ),
-    Format(
-        "mps",
-        "linear and mixed-integer programs",
-        _late("mps", "parse"),
-        render_system=_late("lp", "render_mps"),
-    ),
-    Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
-    Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
-    Format("qpbo", "quadratic pseudo-Boolean problems", _late("opb", "parse_qpbo"), _late("opb", "render_qpbo")),
-    Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot", "render")),
-    Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
-    Format(
-        "wcnf", "weighted clauses in DIMACS, old and new", _late("dimacs", "parse_wcnf"), _late("dimacs", "render_wcnf")
-    ),
-    Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp", "render")),
-    Format("xdsl", "belief networks as GeNIe writes them", _late("xmlbif", "parse_xdsl")),
+    Format("mps", "linear and mixed-integer programs", _late("mps.parse"), render_system=_late("lp.render_mps")),
+    Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net.parse")),
+    Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb.parse")),
+    Format("qpbo", "quadratic pseudo-Boolean problems", _late("opb.parse_qpbo"), _late("opb.render_qpbo")),
+    Format("spot", "SPOT5 daily management instances", _late("spot.parse"), _late("spot.render")),
+    Format("uai", "UAI Markov and belief networks", _late("uai.parse"), _late("uai.render")),
+    Format("wcnf", "weighted clauses in DIMACS, old and new", _late("dimacs.parse_wcnf"), _late("dimacs.render_wcnf")),
+    Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp.parse"), _late("wcsp.render")),
+    Format("xdsl", "belief networks as GeNIe writes them", _late("xmlbif.parse_xdsl")),
     Format(
         "xml",
         "constraint problems in XCSP3, FRODO's with agents, and belief networks in XMLBIF",
         _parse_xml,
-        render_dcop=_late("frodo", "render"),
+        render_dcop=_late("frodo.render"),
     ),
-    Format("yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop", "render")),
+    Format("yaml", "pyDcop's problems with agents", _late("pydcop.parse"), render_dcop=_late("pydcop.render")),
 )
 """The package's own formats."""
 

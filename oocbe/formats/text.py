@@ -128,7 +128,7 @@ class Text:
 
     def __init__(self, path: str | Path, data: bytes) -> None:
         self.path = str(path)
-        self._data = data = data.removeprefix(BYTE_ORDER_MARK)
+        self.data = data = data.removeprefix(BYTE_ORDER_MARK)
         self._tokens, self._lines = [0], [0]  # before each window, and in all
         after_space = True
         for begin in range(0, len(data), WINDOW_BYTES):
@@ -146,24 +146,19 @@ class Text:
             after_space = bool(spaces[-1])
         self._window = _Window(data, 0, *np.empty((2, 0), dtype=np.int64))
 
-    @property
-    def data(self) -> bytes:
-        """The file's (decompressed) bytes."""
-        return self._data
-
     def decoded(self) -> str:
         """The file as a string; FormatError where it is not UTF-8."""
         try:
-            return self._data.decode("utf-8")
+            return self.data.decode("utf-8")
         except UnicodeDecodeError as error:
-            what = f"found the byte 0x{self._data[error.start]:02x}, expected UTF-8"
+            what = f"found the byte 0x{self.data[error.start]:02x}, expected UTF-8"
             raise FormatError(self.path, self.line_of(error.start), what) from None
 
     def __len__(self) -> int:
         return self._tokens[-1]
 
     def _codes(self, begin: int) -> NDArray[np.uint8]:
-        return np.frombuffer(self._data, np.uint8, min(WINDOW_BYTES, len(self._data) - begin), begin)
+        return np.frombuffer(self.data, np.uint8, min(WINDOW_BYTES, len(self.data) - begin), begin)
 
     def _at(self, token: int) -> _Window:
         """The window of a token that exists."""
@@ -178,14 +173,14 @@ class Text:
         starts = begin + 1 + np.flatnonzero(spaces[:-1] > spaces[1:])
         ends = begin + 1 + np.flatnonzero(spaces[:-1] < spaces[1:])
         if not spaces[0]:
-            if begin == 0 or _SPACES[self._data[begin - 1]]:
+            if begin == 0 or _SPACES[self.data[begin - 1]]:
                 starts = np.append(begin, starts)
             else:
                 ends = ends[1:]  # of a token that began before
         if len(ends) < len(starts):  # the last one goes on
-            end = _SPACE.search(self._data, begin + len(spaces))
-            ends = np.append(ends, len(self._data) if end is None else end.start())
-        return _Window(self._data, self._tokens[number], starts, ends)
+            end = _SPACE.search(self.data, begin + len(spaces))
+            ends = np.append(ends, len(self.data) if end is None else end.start())
+        return _Window(self.data, self._tokens[number], starts, ends)
 
     def span(self, token: int) -> tuple[int, int]:
         """Offsets of the first byte of a token that exists and of the byte after its last."""
@@ -210,8 +205,8 @@ class Text:
 
     def line_of(self, offset: int) -> int:
         """1-based line of a byte; only lines of its window are counted for it."""
-        number = min(offset, len(self._data)) // WINDOW_BYTES
-        return self._lines[number] + self._data.count(b"\n", number * WINDOW_BYTES, offset) + 1
+        number = min(offset, len(self.data)) // WINDOW_BYTES
+        return self._lines[number] + self.data.count(b"\n", number * WINDOW_BYTES, offset) + 1
 
     def error(self, token: int, message: str) -> FormatError:
         """The error to raise about a token."""
@@ -226,16 +221,16 @@ class Text:
         start, end = self.span(token)
         if end - start > LONGEST_TOKEN:
             raise self.expected(f"a word of at most {LONGEST_TOKEN:,} characters", token)
-        return self._data[start:end]
+        return self.data[start:end]
 
     def between(self, first: int, last: int) -> bytes:
         """Bytes from the first of a token to the last of another; none if the latter does not exist."""
-        return self._data[self.span(first)[0] : self.span(last)[1]] if last < len(self) else b""
+        return self.data[self.span(first)[0] : self.span(last)[1]] if last < len(self) else b""
 
     def shown(self, token: int) -> str:
         """A token for a message, quoted and cut to a reasonable length."""
         start, end = self.span(token)
-        return shown(self._data[start : min(end, start + SHOWN_CHARACTERS + 1)])
+        return shown(self.data[start : min(end, start + SHOWN_CHARACTERS + 1)])
 
     def word(self, token: int, what: str) -> str:
         """A token as a string; FormatError where the file has ended."""
@@ -305,7 +300,7 @@ class Text:
         first = window.first + begin
         if window.ends[end - 1] - window.starts[end - 1] > LONGEST_TOKEN:
             raise self.expected(f"{what}, a finite number", first + end - begin - 1)
-        part = self._data[window.starts[begin] : window.ends[end - 1]]
+        part = self.data[window.starts[begin] : window.ends[end - 1]]
         words = part.split()
         try:
             values = np.array([float(word) for word in words], dtype=np.float64)
