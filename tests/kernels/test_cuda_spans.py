@@ -88,7 +88,7 @@ def device(monkeypatch):
 
 def collected():
     found = []
-    recorder = Recorder(SimpleNamespace(write=found.extend))
+    recorder = Recorder(found.extend)
     set_active(recorder)
     return recorder, found
 

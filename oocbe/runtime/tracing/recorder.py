@@ -6,7 +6,7 @@ below each other. :func:`span` measures its block by the clock of this process; 
 other clocks, such as a device's. *Waiting* is recorded separately and does not count as busy.
 
 Without a trace, a span costs a check of a global variable and an empty ``with`` block. With one, finished spans are
-passed to a :class:`Sink` in blocks, which bounds the memory; recording never raises. All functions are thread-safe.
+passed to a sink in blocks, which bounds the memory; recording never raises. All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from threading import Lock, local
-from typing import NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
+from typing import NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
 
 ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
 """Lanes of threads: buckets with their preparation and completion, or steps of operators; the consumer of pieces'
@@ -67,19 +67,13 @@ class Span(NamedTuple):
     details: dict[str, Detail]
 
 
-class Sink(Protocol):
-    """Destination of finished spans."""
-
-    def write(self, spans: list[Span]) -> None:
-        """Accept some spans; may raise OSError, after which it is not called again."""
-
-
 class Recorder:
     """Collects spans for a sink.
 
     Parameters
     ----------
-    sink : receives blocks, on the thread that completes one. most_spans : further spans are dropped.
+    sink : receives blocks, on the thread that completes one; may raise OSError, after which it is not called again.
+    most_spans : further spans are dropped.
 
     Attributes
     ----------
@@ -87,7 +81,7 @@ class Recorder:
     failure : error that ended the writing to the sink, or None.
     """
 
-    def __init__(self, sink: Sink, most_spans: int = MOST_SPANS) -> None:
+    def __init__(self, sink: Callable[[list[Span]], None], most_spans: int = MOST_SPANS) -> None:
         self.dropped = 0
         self.dropped_from: int | None = None
         self.failure: OSError | None = None
@@ -165,7 +159,7 @@ class Recorder:
         if not block or self.failure is not None:
             return
         try:
-            self._sink.write(block)
+            self._sink(block)
         except OSError as error:
             self.failure = error  # a failure of the trace must not end the run
             self.dropped += len(block)

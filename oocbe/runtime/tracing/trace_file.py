@@ -61,7 +61,7 @@ WAIT = "wait"
 
 
 class TraceFile:
-    """A trace being written; a :class:`oocbe.runtime.tracing.recorder.Sink`.
+    """A trace being written.
 
     path : overwritten if it exists.
     about : description of the run, stored in the first event.
@@ -242,7 +242,7 @@ def trace(path: str | Path, about: str | None = None) -> Iterator[Recorder]:
         raise UsageError(f"{path}: a trace is being written already; only one at a time can be")
     refuse_url(path, "a trace")
     file = TraceFile(Path(path), {} if about is None else {"about": about})
-    recorder = Recorder(file)
+    recorder = Recorder(file.write)
     set_active(recorder)
     ended_by: BaseException | None = None
     try:

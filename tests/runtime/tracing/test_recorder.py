@@ -18,7 +18,7 @@ class Collected:
     def __init__(self, error: OSError | None = None) -> None:
         self.blocks, self.error = [], error
 
-    def write(self, spans):
+    def __call__(self, spans):
         if self.error is not None:
             raise self.error
         self.blocks.append(spans)
