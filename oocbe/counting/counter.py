@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -206,13 +207,7 @@ def _primes_for(formula: Formula) -> list[int]:
     else:
         greatest = math.prod(max(1, abs(a) + abs(b)) for a, b in formula.weights)
         bits = greatest.bit_length()
-    count = (bits + 1) // PRIME_BITS + 1
-    found: list[int] = []
-    for p in _descending_primes():
-        found.append(p)
-        if len(found) == count:
-            return found
-    raise AssertionError
+    return list(islice(_descending_primes(), (bits + 1) // PRIME_BITS + 1))
 
 
 def _descending_primes() -> Iterator[int]:

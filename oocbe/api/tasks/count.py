@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,17 +186,12 @@ def _order(reduced: Problem, options: SolveOptions, deadline: Deadline) -> Order
 def _searched(formula: Formula, problem: Problem, options: SolveOptions, choice: OrderChoice | None) -> TaskResult:
     """The count by search."""
     begin = time.perf_counter()
-    if choice is None:
-        scores = np.zeros(formula.variables)
-    else:
-        scores = depth_scores(choice.order, choice.separators)
+    scores = np.zeros(formula.variables) if choice is None else depth_scores(choice.order, choice.separators)
     counted = count_formula(formula, scores, message_memory(options))
-    notes = []
-    if counted.decisions:
-        notes.append(
-            f"counted by a search: {counted.decisions:,} decisions, {counted.conflicts:,} conflicts; "
-            f"{counted.hits:,} components were in its cache"
-        )
+    note = (
+        f"counted by a search: {counted.decisions:,} decisions, {counted.conflicts:,} conflicts; "
+        f"{counted.hits:,} components were in its cache"
+    )
     return task_result(
         "count",
         problem,
@@ -204,7 +199,7 @@ def _searched(formula: Formula, problem: Problem, options: SolveOptions, choice:
         width=0 if choice is None else max(map(len, choice.separators), default=0),
         dtype="int64",
         seconds={"forward": time.perf_counter() - begin},
-        notes=tuple(notes),
+        notes=(note,) if counted.decisions else (),
     )
 
 
@@ -283,10 +278,8 @@ EXACT = 2.0**52
 """Limit up to which sums and products of integers are exact in float64."""
 
 
-@dataclass
-class _Ties:
-    rows: list[NDArray[np.int64]]
-    places: list[list[NDArray[np.int64]]]
+Ties: TypeAlias = list[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]
+"""Marked rows of a bucket, and their places in each of its messages, a pair for each block of rows."""
 
 
 def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -302,13 +295,12 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
         raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no optimal assignments")
     tables = compute_tables(problem, options, observer)
     margin = rounding_margin(problem) if problem.semiring.one == 0 else RELATIVE_MARGIN
-    marked: dict[int, _Ties] = {}
+    marked: dict[int, Ties] = {}
 
     def share(bucket: Bucket, rows: NDArray[np.int64], _: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
         tight = ties(tables, evaluated, margin)
-        found = marked.setdefault(bucket.variable, _Ties([], []))
-        found.rows.append(np.broadcast_to(rows[:, None], tight.shape)[tight])
-        found.places.append([places[tight] for places in evaluated.places])
+        tight_rows = np.broadcast_to(rows[:, None], tight.shape)[tight]
+        marked.setdefault(bucket.variable, []).append((tight_rows, [places[tight] for places in evaluated.places]))
         return tight
 
     with tables:
@@ -339,7 +331,7 @@ RELATIVE_MARGIN = 2.0**-40
 """Maximum relative difference of two products by rounding."""
 
 
-def _ways(tables: Tables, marked: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
+def _ways(tables: Tables, marked: dict[int, Ties], dtype: np.dtype[Any]) -> Any:
     """Number of completions of every marked row, from the first bucket on; returns the product over root buckets."""
     ways: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
     total: Any = 1
@@ -347,12 +339,12 @@ def _ways(tables: Tables, marked: dict[int, _Ties], dtype: np.dtype[Any]) -> Any
         own = bucket.sent
         tables.deadline.check()
         found = marked[bucket.variable]
-        rows = np.concatenate(found.rows)
+        rows = np.concatenate([own_rows for own_rows, _ in found])
         product = np.full(len(rows), 1, dtype=dtype)
         for m, message in enumerate(bucket.messages):
             if message.is_filtered:
                 known, below = ways.pop(id(message))
-                product = product * below[np.searchsorted(known, np.concatenate([p[m] for p in found.places]))]
+                product = product * below[np.searchsorted(known, np.concatenate([places[m] for _, places in found]))]
         known, group = np.unique(rows, return_inverse=True)
         summed = np.full(len(known), 0, dtype=dtype)
         np.add.at(summed, group, product)

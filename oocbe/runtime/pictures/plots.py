@@ -399,29 +399,23 @@ def spring(count: int, edges: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def tree_places(parents: Sequence[int | None]) -> NDArray[np.float64]:
     """Positions (nodes, 2) of a forest whose parents have higher numbers: roots at the top, leaves side by side."""
-    children: list[list[int]] = [[] for _ in parents]
-    roots = []
+    children: dict[int | None, list[int]] = {None: [], **{node: [] for node in range(len(parents))}}
     for node, parent in enumerate(parents):
-        if parent is None:
-            roots.append(node)
-        else:
-            children[parent].append(node)
+        children[parent].append(node)
     depth = [0] * len(parents)
     for node in reversed(range(len(parents))):
         parent = parents[node]
         depth[node] = 0 if parent is None else depth[parent] + 1
     across = np.zeros(len(parents))
     leaves = 0
-    stack = list(reversed(roots))
-    seen: list[int] = []
+    stack = children[None][::-1]
     while stack:
         node = stack.pop()
-        seen.append(node)
         stack.extend(reversed(children[node]))
         if not children[node]:
             across[node] = leaves
             leaves += 1
-    for node in reversed(seen):
+    for node in range(len(parents)):
         if children[node]:
             across[node] = np.mean([across[child] for child in children[node]])
     return np.stack([across, -np.array(depth, dtype=np.float64)], axis=1)
