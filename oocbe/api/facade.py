@@ -272,12 +272,7 @@ def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None
         return read_finite(problem, None, evidence)
     from oocbe.formats.networks import problem_of
 
-    problem = problem_of(problem)
-    if evidence is None:
-        return problem
-    from oocbe.formats.uai import evidence_of
-
-    return problem.with_values(evidence_of(evidence, problem))
+    return finite_problem(problem_of(problem), "", evidence)
 
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
@@ -289,16 +284,19 @@ def read_finite(path: str | Path, format: str | None = None, evidence: Evidence 
 
 def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem of a model that was read from a path; infinite domains are reduced by propagation."""
-    from oocbe.formats import error_context
-    from oocbe.formats.uai import evidence_of
     from oocbe.model.dcop import Dcop
     from oocbe.model.problem import Problem
 
     if isinstance(model, Dcop):
         model = model.problem
     if not isinstance(model, Problem):
+        from oocbe.formats import error_context
         from oocbe.propagation.propagate import finite  # which loads Numba
 
         with error_context(path):
             model = finite(model)
-    return model if evidence is None else model.with_values(evidence_of(evidence, model))
+    if evidence is None:
+        return model
+    from oocbe.formats.uai import evidence_of
+
+    return model.with_values(evidence_of(evidence, model))
