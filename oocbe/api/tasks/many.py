@@ -226,26 +226,16 @@ def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None
 
 
 def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome, None, None]:
-    left = {task.number: task for task in tasks}
-    for outcome in _ended(tasks, executor):
-        if outcome is None:
-            break
-        del left[outcome.number]
-        yield outcome
-    for task in left.values():
-        yield _killed(task)
-
-
-def _ended(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome | None, None, None]:
-    """Outcomes as they complete; a final None if the executor broke. Pending tasks are cancelled at the end."""
+    """Outcomes as they complete, at last those of the tasks that a broken executor left; then no task is pending."""
     waiting: dict[Future[Outcome], _Task] = {}
+    left: list[_Task] = []
     try:
-        for task in tasks:
+        for place, task in enumerate(tasks):
             try:
                 waiting[executor.submit(solved, task)] = task
             except BrokenExecutor:
+                left += tasks[place:]
                 break
-        is_broken = len(waiting) < len(tasks)
         while waiting:
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=lambda f: waiting[f].number):
@@ -254,13 +244,12 @@ def _ended(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome | No
                 if error is None:
                     yield future.result()
                 elif isinstance(error, BrokenExecutor):
-                    is_broken = True
+                    left.append(task)
                 elif isinstance(error, Exception):
                     yield Outcome(task.number, task.name, failure=failure_of(error))
                 else:
                     raise error
-        if is_broken:
-            yield None
+        yield from map(_killed, sorted(left, key=lambda task: task.number))
     finally:
         for future in waiting:
             future.cancel()
