@@ -43,8 +43,6 @@ problem whose variables belong to agents."""
 class Format:
     """One file format.
 
-    Attributes
-    ----------
     name : what a person gives as ``format``; also the file name's suffix, after a dot.
     description : one line about it.
     parse : the model of a file's tokens; it must raise FormatError for malformed files (see :meth:`Text.error`) and

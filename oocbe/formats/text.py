@@ -120,8 +120,6 @@ class Text:
     Of the whole file only the numbers of tokens and lines before each window are known; offsets and integers are found
     for one window at a time. So a token takes no memory beyond its bytes.
 
-    Parameters
-    ----------
     path : for messages.
     data : the file's (decompressed) bytes; :class:`~oocbe.errors.FormatError` if they hold control characters.
     """

@@ -21,8 +21,6 @@ from oocbe.model.parts import Variable
 class CountQuestion:
     """Weights and a projection.
 
-    Attributes
-    ----------
     kind : type of the count in the model counting competition: ``mc``, ``wmc``, ``pmc`` or ``pwmc``.
     weights : by name of a variable, the weights of 0 and 1; other variables weigh 1.
     shown : names of the variables on which the count is projected; None: all.
@@ -47,8 +45,6 @@ class CountQuestion:
 class FileNotes:
     """Common attributes of problems and linear systems.
 
-    Attributes
-    ----------
     notes : sentences about the file, copied into results.
     question : further question of the file, such as weights of a count, with its line; empty: none.
     counting : what it means for the task ``count``; None: no further question, or one that is not supported.

@@ -60,8 +60,6 @@ class TakenPhotograph:
 class Schedule(Framed, Shown):
     """The schedule of an assignment; as a data frame, a row for each photograph taken.
 
-    Attributes
-    ----------
     profit : weight of the photographs taken. possible : weight of all.
     taken : the photographs taken, in the file's order. photographs : number of all photographs.
     memory : units of the recorder used. capacity : units available; None: unlimited.

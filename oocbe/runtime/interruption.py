@@ -48,8 +48,6 @@ class HasFlag(Protocol):
 class Interruption:
     """State of received signals, and the deadlines to interrupt.
 
-    Attributes
-    ----------
     number : of the signal that requested the end; None: no signal.
     is_deferred : whether :meth:`defer` was called.
     is_answered : whether the command is printing its answer.

@@ -351,8 +351,6 @@ URGENT_WEIGHT = 1000
 class Spot5Settings:
     """Parameters of a day.
 
-    Attributes
-    ----------
     photographs : how many, at least 1.
     window : how many photographs later a clash is still possible, at viewing angles that are furthest apart.
     stereo : share of stereo photographs.

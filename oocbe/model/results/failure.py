@@ -20,8 +20,6 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Failure:
     """Description of a failure.
 
-    Attributes
-    ----------
     kind : the error's class; ``InternalError`` for internal errors.
     message : the error and, if known, its remedy. exit_code : of a command that fails with it.
     """

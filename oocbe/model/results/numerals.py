@@ -72,8 +72,6 @@ EXIT_CODES = {
 class Answer:
     """Common properties of results; ``result["rain"]`` has the label of a variable.
 
-    Attributes
-    ----------
     problem : its name. status, value : of the result. variables : of the problem. assignment : value index of each
     variable, or None.
     """

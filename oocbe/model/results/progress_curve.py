@@ -16,8 +16,6 @@ class KnownAt(NamedTuple):
 class SolverShare(NamedTuple):
     """Time and gain of one solver of a search with bounds.
 
-    Attributes
-    ----------
     name : of the solver, such as ``depth`` or ``bounds``. seconds, steps : its time, and how often it had a turn.
     raised, found : number of steps that raised the bound, and that found a better assignment.
     closed : share of the gap that its steps closed, between 0 and 1, of all that was ever open.
@@ -50,8 +48,6 @@ class ConstraintUse(NamedTuple):
 class PresolveStep(NamedTuple):
     """An entry of the presolve stack, with its removals; a negative number is an increase.
 
-    Attributes
-    ----------
     name : of the entry, such as ``propagation``. variables, values : removed variables, and values of all variables.
     functions, rows : removed functions and constraints, and listed rows of both.
     """
@@ -82,8 +78,6 @@ _UNITS = ((10**9, "billion "), (10**6, "million "), (10**3, "thousand "))
 class RowsRead(NamedTuple):
     """Number of rows read by workers.
 
-    Attributes
-    ----------
     rows : in total; repeated reads count repeatedly.
     changed_owner : of these, rows that another worker of the same cluster had written.
     """

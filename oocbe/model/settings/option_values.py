@@ -117,8 +117,6 @@ def parse_number(name: str, value: object, least: float = -math.inf) -> int | fl
 class Gap:
     """Allowed gap between bound and incumbent: a difference, or a part of the incumbent's size.
 
-    Attributes
-    ----------
     absolute : a difference of values. relative : a fraction, 0.01 for 1 %.
     """
 
