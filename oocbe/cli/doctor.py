@@ -146,9 +146,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @command("completion")
-def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
-) -> int:
+def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> int:
     """Print the completion script of commands and flags for SHELL, which the shell loads at its start."""
     from oocbe.errors import UsageError
 

@@ -339,11 +339,7 @@ class _Run:
     def _pace(rows_in: int, seconds: float, before: int) -> dict[str, object]:
         from oocbe.model.settings.machine import peak_memory
 
-        return {
-            "rows_in_per_second": round(rows_in / seconds),
-            "memory_before": before,
-            "peak_memory": peak_memory(),
-        }
+        return {"rows_in_per_second": round(rows_in / seconds), "memory_before": before, "peak_memory": peak_memory()}
 
 
 def _notes(operation: GeneratedOperation) -> Callable[[int], None]:

@@ -72,13 +72,7 @@ def uai(
 
 def result_text(result: AnytimeResult) -> str:
     """The result file of the competitions; decimal logarithms have the shortest text that gives the same number."""
-    from oocbe.formats.solutions import (
-        line_of_logarithm,
-        line_of_marginals,
-        line_of_pairs,
-        line_of_values,
-        uai_text,
-    )
+    from oocbe.formats.solutions import line_of_logarithm, line_of_marginals, line_of_pairs, line_of_values, uai_text
 
     if result.task == "PR":
         line = line_of_logarithm(-float("inf") if result.value is None else result.value)

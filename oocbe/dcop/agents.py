@@ -366,12 +366,7 @@ class InProcesses:
     """
 
     def __init__(
-        self,
-        shares: Sequence[Share],
-        owner: Sequence[int],
-        workers: int,
-        options: SolveOptions,
-        deadline: Deadline,
+        self, shares: Sequence[Share], owner: Sequence[int], workers: int, options: SolveOptions, deadline: Deadline
     ) -> None:
         self._deadline = deadline
         owners = list(dict.fromkeys(owner))

@@ -150,13 +150,7 @@ class Decomposed:
         self.costs(scope, tuples, costs, 0)
 
     def _chain(
-        self,
-        title: str,
-        scope: Sequence[int],
-        start: State,
-        step: Step,
-        end: Callable[[State], Cost],
-        most_steps: int,
+        self, title: str, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost], most_steps: int
     ) -> None:
         layers: list[list[tuple[int, int, int, Cost]]] = []
         states: dict[State, int] = {start: 0}

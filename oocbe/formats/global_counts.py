@@ -31,11 +31,7 @@ def _must_forbid(reader: GlobalReader, cost: Cost) -> None:
         raise reader.error(f"found the cost {cost}, expected the upper bound or more, as {reader.keyword} is hard")
 
 
-DIFFERENT = {
-    "salldiff": ("var", "dec", "decbi"),
-    "salldiffdp": ("var",),
-    "salldiffkp": ("hard", "hardeq", "hardge"),
-}
+DIFFERENT = {"salldiff": ("var", "dec", "decbi"), "salldiffdp": ("var",), "salldiffkp": ("hard", "hardeq", "hardge")}
 """Metrics of functions of different values; those of the others are :data:`NETWORK`."""
 
 

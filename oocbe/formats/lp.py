@@ -373,9 +373,7 @@ def _check_doubles(system: LinearSystem, format_name: str) -> None:
 
 
 def _rows(
-    system: LinearSystem,
-    is_split: Callable[[float, float], bool],
-    no_names: tuple[re.Pattern[str], re.Pattern[str]],
+    system: LinearSystem, is_split: Callable[[float, float], bool], no_names: tuple[re.Pattern[str], re.Pattern[str]]
 ) -> list[_Row]:
     """The rows, those two of them for whose sides ``is_split`` holds, with labels that readers take."""
     rows = []

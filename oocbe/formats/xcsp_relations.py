@@ -241,16 +241,7 @@ MOST_OF_MANY = 2**8
 MOST_SUMS = 2**14
 """Values of a variable that stands for a sum."""
 
-NEGATED = {
-    "lt": "ge",
-    "le": "gt",
-    "gt": "le",
-    "ge": "lt",
-    "eq": "ne",
-    "ne": "eq",
-    "in": "notin",
-    "notin": "in",
-}
+NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq", "in": "notin", "notin": "in"}
 """Operators, and those that are true where they are not; ``eq`` with two arguments."""
 
 ASSOCIATIVE = ("mul", "min", "max", "xor", "and", "or")

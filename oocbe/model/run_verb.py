@@ -35,9 +35,7 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(
-        self,
-        message: str,
-        result: Result | TaskResult | BoundResult | PropagationResult | DcopResult | AnytimeResult,
+        self, message: str, result: Result | TaskResult | BoundResult | PropagationResult | DcopResult | AnytimeResult
     ) -> None:
         super().__init__(message)
         self.result = result
