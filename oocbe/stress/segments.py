@@ -26,7 +26,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.stress.kernels.cpu.synthetic import check_join, check_maximum, digest_rows
-from oocbe.stress.tables import SyntheticTable, field_rows
+from oocbe.stress.tables import SyntheticTable, field_rows, rows_before
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.parts import PartsWriter
@@ -80,7 +80,7 @@ def write_chunks(segment: ChunkSegment) -> PartResult:
     table, layout = segment.table, segment.table.layout
 
     def made() -> Iterator[Table]:
-        for keys, values in table.some_chunks(segment.chunks, segment.chunk_rows):
+        for keys, values in table.chunks(segment.chunk_rows, segment.chunks):
             deadline.check()
             yield Table(layout, keys, values.astype(segment.dtype), MAX_SUM)
 
@@ -163,27 +163,24 @@ def joined_pieces(first: SyntheticTable, second: SyntheticTable) -> tuple[NDArra
 
     Returns int64 (ranges, 3): first rank, pairs before, pairs of each rank; and the number of pairs.
     """
-    bounds = sorted({int(rank) for table in (first, second) for rank in table.classes[:, 0]})
-    found, before = [], 0
-    for low, high in zip(bounds, [*bounds[1:], first.groups], strict=True):
+    ranges: list[tuple[int, int]] = []
+    for low in sorted({int(rank) for table in (first, second) for rank in table.classes[:, 0]}):
         count1, count2 = (
             int(t.classes[np.searchsorted(t.classes[:, 0], low, side="right") - 1, 1]) for t in (first, second)
         )
-        pairs = -(-count1 // 2) * -(-count2 // 2) + (count1 // 2) * (count2 // 2)
-        found.append([low, before, pairs])
-        before += pairs * (high - low)
-    return np.array(found, dtype=np.int64), before
+        ranges.append((low, -(-count1 // 2) * -(-count2 // 2) + (count1 // 2) * (count2 // 2)))
+    return _pieces(ranges, first.groups)
 
 
 def reduced_pieces(table: SyntheticTable) -> tuple[NDArray[np.int64], int]:
     """The same of a table marginalised over its own variable, with rows of the result in place of pairs."""
-    bounds = [*(int(rank) for rank in table.classes[1:, 0]), table.groups]
-    found, before = [], 0
-    for (low, count, _), high in zip(table.classes.tolist(), bounds, strict=True):
-        rows = table.domain if count > 1 else table.domain // 2
-        found.append([low, before, rows])
-        before += rows * (high - low)
-    return np.array(found, dtype=np.int64), before
+    ranges = [(low, table.domain if count > 1 else table.domain // 2) for low, count, _ in table.classes.tolist()]
+    return _pieces(ranges, table.groups)
+
+
+def _pieces(ranges: list[tuple[int, int]], groups: int) -> tuple[NDArray[np.int64], int]:
+    *before, total = rows_before(ranges, groups)
+    return np.array([(low, rows, own) for (low, own), rows in zip(ranges, before, strict=True)], dtype=np.int64), total
 
 
 SUMS = 4

@@ -33,9 +33,10 @@ How hard a day is depends on the window above all: the number of photographs tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
+from oocbe.formats.spot import LEFT_OUT
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -111,11 +113,8 @@ class SyntheticTable:
                 low, high = (middle, high) if _zipf_pairs(middle, self.groups) <= pairs else (low, middle - 1)
             counts = [(2**i - 1, max(1, low >> i)) for i in range(self.groups.bit_length())]
             counts = [(first, count) for first, count in counts if first < self.groups]
-        found, before = [], 0
-        for (first, count), last in zip(counts, [*(f for f, _ in counts[1:]), self.groups], strict=True):
-            found.append([first, count, before])
-            before += count * (last - first)
-        return np.array(found, dtype=np.int64)
+        *before, _ = rows_before(counts, self.groups)
+        return np.array([(*own, rows) for own, rows in zip(counts, before, strict=True)], dtype=np.int64)
 
     @property
     def rows_made(self) -> int:
@@ -147,21 +146,20 @@ class SyntheticTable:
         back = pow(step, -1, self.groups) if self.groups > 1 else 0
         return np.array([self.seed, self.domain // 2, self.stride, self.groups, step, shift, back], dtype=np.int64)
 
-    def chunks(self, chunk_rows: int = CHUNK_ROWS) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Keys and values in the table's order, made by all threads, as many chunks at a time as there are threads.
-
-        The rows of a scattered table, and their order, depend on ``chunk_rows``, but not on the number of threads.
-        """
-        return self.some_chunks(range(self.chunk_count(chunk_rows)), chunk_rows)
-
     def chunk_count(self, chunk_rows: int) -> int:
         """Chunks of so many rows that the table has."""
         return -(-self.rows_made // chunk_rows)
 
-    def some_chunks(self, numbers: range, chunk_rows: int) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Chunks of :meth:`chunks` with some consecutive numbers."""
-        rows, threads = self.rows_made, thread_count()
-        chunks = self.chunk_count(chunk_rows)
+    def chunks(
+        self, chunk_rows: int = CHUNK_ROWS, numbers: range | None = None
+    ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+        """Keys and values in the table's order, made by all threads, as many chunks at a time as there are threads.
+
+        The rows of a scattered table, and their order, depend on ``chunk_rows``, but not on the number of threads.
+        numbers : consecutive ones, of the chunks that are wanted; None: all.
+        """
+        rows, threads, chunks = self.rows_made, thread_count(), self.chunk_count(chunk_rows)
+        numbers = range(chunks) if numbers is None else numbers
         for first in range(0, len(numbers), threads):
             made, calls = [], []
             for chunk in numbers[first : first + threads]:
@@ -208,6 +206,12 @@ class SyntheticTable:
             for keys, values in self.chunks(chunk_rows):
                 writer.append(keys, values.astype(dtype))
         return StoredTable.open(path)
+
+
+def rows_before(ranges: Sequence[tuple[int, int]], groups: int) -> list[int]:
+    """Rows before each of some ranges of ranks, given by first rank and rows of each rank, and those of all."""
+    ends = [*(first for first, _ in ranges[1:]), groups]
+    return [0, *accumulate(count * (end - first) for (first, count), end in zip(ranges, ends, strict=True))]
 
 
 def coprime(count: int) -> int:
@@ -336,9 +340,6 @@ def _costs(domain: int, tightness: float, generator: np.random.Generator) -> NDA
 
 MONO, DOWN_ONLY, STEREO = ("1", "2", "3"), ("2",), ("13",)
 """Values of a photograph by its kind: any camera, the middle one, or the outer two together."""
-
-LEFT_OUT = "0"
-"""The value of a photograph that is not taken."""
 
 _SHARED = {("13", "1"), ("13", "3"), ("1", "13"), ("3", "13")}
 """Pairs of different values that use a camera in common."""
