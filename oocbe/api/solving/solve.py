@@ -300,31 +300,23 @@ def solve(
 ) -> Result:
     """Solve a problem exactly by bucket elimination.
 
-    Parameters
-    ----------
     problem : the problem; ``options.semiring`` overrides its semiring.
     options : settings. observer : receives the plan, every bucket, bounds and incumbents, and the result.
     known : a feasible assignment, the first incumbent of bounds and searches; None: none.
 
-    Returns
-    -------
-    Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
-        ``nothing-better`` than ``options.ub``; ``limit`` with the best bound and assignment, if time, gap or memory
-        ended the search, or the optimum violates a linear constraint that elimination does not enforce; or
-        ``interrupted`` with the same, if a signal ended it (:mod:`oocbe.runtime.interruption`).
+    The status is ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
+    ``nothing-better`` than ``options.ub``; ``limit`` with the best bound and assignment, if time, gap or memory ended
+    the search, or the optimum violates a linear constraint that elimination does not enforce; or ``interrupted`` with
+    the same, if a signal ended it (:mod:`oocbe.runtime.interruption`).
 
-    Raises
-    ------
-    ResourceError : messages do not fit the memory limit, and no bound and no assignment is known.
-    UsageError : the work folder is in use, or holds another run; ``options.ub`` in any semiring but min-sum.
-    CorruptDataError : its record is damaged. DiskError : the disk is full, or its limit reached.
-    TimeLimitError : the time limit was reached in a semiring without bounds.
-    ValueRangeError : values that no supported dtype can combine exactly; products of floats beyond the range of
-        float64 where a value is negative, or in a work folder (others are solved by their logarithms).
-    UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
-        that can bind, in any semiring but min-sum.
-    FormatError : the file named by ``options.order`` is no order of this problem.
-    InternalError : an assignment does not have its reported value (:mod:`oocbe.elimination.solution_check`).
+    Raises ResourceError: messages do not fit the memory limit, and no bound and no assignment is known; UsageError: the
+    work folder is in use, or holds another run; ``options.ub`` in any semiring but min-sum; CorruptDataError: its
+    record is damaged; DiskError: the disk is full, or its limit reached; TimeLimitError: the time limit was reached in
+    a semiring without bounds; ValueRangeError: values that no supported dtype can combine exactly; products of floats
+    beyond the range of float64 where a value is negative, or in a work folder (others are solved by their logarithms);
+    UnsupportedError: a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
+    that can bind, in any semiring but min-sum; FormatError: the file named by ``options.order`` is no order of this
+    problem; InternalError: an assignment does not have its reported value (:mod:`oocbe.elimination.solution_check`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring

@@ -253,9 +253,7 @@ def _forget(message: Message) -> bool:
 def count(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The number of feasible assignments.
 
-    Raises
-    ------
-    UnsupportedError : see :func:`oocbe.api.tasks.tables.compute_tables`, and an upper bound that sums can reach.
+    Raises UnsupportedError: see :func:`oocbe.api.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     """
     found = count_clauses(problem, options, lambda left, order: count_tables(left, options, observer, order))
     return found or count_tables(problem, options, observer)
@@ -287,9 +285,7 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
 
     Floating-point values that differ by no more than rounding errors count as equal.
 
-    Raises
-    ------
-    UnsupportedError : a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
+    Raises UnsupportedError: a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
     """
     if not problem.semiring.selects:
         raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no optimal assignments")

@@ -47,9 +47,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
     Each is evaluated by the problem itself. Floating-point sums that differ only by rounding may be in any order;
     equal values are in the order of the assignments.
 
-    Raises
-    ------
-    UnsupportedError : a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
+    Raises UnsupportedError: a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
     """
     if not problem.semiring.selects:
         raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no best assignments")
@@ -133,9 +131,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     Unary constraints are evidence (:meth:`oocbe.model.problem.Problem.with_evidence`). Limits, bounds, run
     directories and errors are those of :func:`oocbe.api.solving.solve.solve`.
 
-    Raises
-    ------
-    UnsupportedError : values that are not multiplied, or negative ones.
+    Raises UnsupportedError: values that are not multiplied, or negative ones.
     """
     semiring = problem.semiring
     if semiring.combination is not Combination.MULTIPLY or semiring.counts:

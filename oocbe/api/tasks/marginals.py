@@ -45,10 +45,8 @@ def log_partition(
 ) -> TaskResult:
     """Natural logarithm of the sum of all feasible assignments' weights at a temperature (see the module).
 
-    Raises
-    ------
-    UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative; else as for
-        :func:`oocbe.api.tasks.tables.compute_tables`.
+    Raises UsageError: a temperature that is not above 0; UnsupportedError: a factor of a product is negative; else as
+    for :func:`oocbe.api.tasks.tables.compute_tables`.
     """
     energies = problem_of_task("logz", problem, temperature)
     found = _partition_by_factors(problem, energies, options, temperature)
@@ -190,9 +188,7 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
     If all of the problem's values are integers, these are Python integers in arrays of dtype object; else float64, with
     the rounding error of the largest sums.
 
-    Raises
-    ------
-    UnsupportedError : a semiring that does not add values and select one sum, or an upper bound that sums can reach.
+    Raises UnsupportedError: a semiring that does not add values and select one sum; an upper bound that sums can reach.
     """
     semiring = problem.semiring
     if not semiring.selects or semiring.combination is not Combination.ADD:
