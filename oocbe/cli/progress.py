@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from oocbe.elimination.plan.plan import Plan
+    from oocbe.elimination.reformulation import Number
     from oocbe.model.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
@@ -32,10 +33,6 @@ SETTLING_SECONDS = 5.0
 
 BAR_WIDTH = 20
 """Width of the bar, in characters."""
-
-
-Number = int | float | None
-"""A bound or a value, or none yet."""
 
 
 class SilentObserver(Observer):

@@ -40,7 +40,6 @@ from oocbe.formats.cfn_globals import (
     LARGEST_INTEGER,
     MISREAD,
     SIGNATURES,
-    Cost,
     GlobalCall,
     Precision,
     decomposed,
@@ -49,7 +48,7 @@ from oocbe.formats.cfn_globals import (
     split,
 )
 from oocbe.formats.cost_tables import plain_names, tables_of
-from oocbe.formats.global_costs import ListedCosts
+from oocbe.formats.global_costs import Cost, ListedCosts
 from oocbe.formats.text import LARGEST_DOMAIN, LARGEST_TABLE, Lexer, Text, parse_number
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem

@@ -31,7 +31,7 @@ import numpy as np
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.cost_tables import parts_of
-from oocbe.formats.global_costs import Decomposed, GlobalReader, ListedCosts
+from oocbe.formats.global_costs import Cost, Decomposed, GlobalReader, ListedCosts
 from oocbe.formats.text import Lexer, Text, parse_number
 from oocbe.formats.wcsp import read_global
 from oocbe.model.parts import Constraint, Function, Variable
@@ -256,8 +256,6 @@ class _OneLine(Text):
         """The line, whatever the word."""
         return self._line
 
-
-Cost = int | float
 
 LARGEST_INTEGER = 2**62
 """Integers from here on are read as floats."""

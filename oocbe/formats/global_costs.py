@@ -152,6 +152,7 @@ class Decomposed:
     def _chain(
         self, title: str, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost], most_steps: int
     ) -> None:
+        """States between variables, and tables over what a step goes from, by and to."""
         layers: list[list[tuple[int, int, int, Cost]]] = []
         states: dict[State, int] = {start: 0}
         counts, steps = [1], 0
@@ -176,12 +177,6 @@ class Decomposed:
             layers.append(layer)
             states = reached
             counts.append(1 if is_last else max(1, len(reached)))
-        self._add_chain(scope, layers, counts)
-
-    def _add_chain(
-        self, scope: Sequence[int], layers: list[list[tuple[int, int, int, Cost]]], counts: list[int]
-    ) -> None:
-        """States between variables, and tables over what a step goes from, by and to."""
         first = len(self.sizes)
         self.sizes += counts[1:-1]
         self.chains += 1

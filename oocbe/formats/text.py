@@ -68,6 +68,9 @@ WINDOW_BYTES = 2**20
 LOOK_STEP = 2**10
 """Lines, tokens, tags or events of a file after which its reading looks whether the time limit has come."""
 
+DEEPEST = 64
+"""Elements or nodes within one another at most."""
+
 LONGEST_TOKEN = 2**20
 """Characters of a word or number at most: of one of gigabytes no copy is made to see that it is none."""
 

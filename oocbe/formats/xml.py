@@ -12,11 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.formats.text import LOOK_STEP, Text, shown
+from oocbe.formats.text import DEEPEST, LOOK_STEP, Text, shown
 from oocbe.runtime.deadline import looked
-
-DEEPEST = 64
-"""Elements within one another at most."""
 
 _NAME = rb"[A-Za-z_][A-Za-z0-9_.:-]*"
 _OPEN = re.compile(rb"<(" + _NAME + rb")((?:\s+" + _NAME + rb"\s*=\s*(?:\"[^\"<]*\"|'[^'<]*'))*)\s*(/?)>")

@@ -14,11 +14,8 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from oocbe.errors import FormatError
-from oocbe.formats.text import LOOK_STEP, SHOWN_CHARACTERS, Text, shown
+from oocbe.formats.text import DEEPEST, LOOK_STEP, SHOWN_CHARACTERS, Text, shown
 from oocbe.runtime.deadline import looked
-
-DEEPEST = 64
-"""Nodes within one another at most."""
 
 Scalar = str | int | float | bool | None
 """Types of a plain value."""

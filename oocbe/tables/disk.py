@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from oocbe.errors import UsageError
+from oocbe.model.results.failure import FULL_DISK as FULL_DISK
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.faults import before, fault_point
 from oocbe.runtime.faults import hooked as hooked
@@ -26,9 +27,6 @@ from oocbe.runtime.temporary_names import remove as remove
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables.object_path import ObjectPath, Place
-
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of an exhausted disk, quota or file size limit."""
 
 ADVICE_BYTES = 1 << 17
 """Bytes per advice call: Linux reads ahead at most the disk's setting at a time, 128 KiB by default."""
