@@ -146,7 +146,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @command("completion")
-def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> int:
+def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
     """Print the completion script of commands and flags for SHELL, which the shell loads at its start."""
     from oocbe.errors import UsageError
 
@@ -155,4 +155,3 @@ def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash,
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     typer.echo(get_completion_script(prog_name="oocbe", complete_var=COMPLETION_VARIABLE, shell=shell))
-    return 0

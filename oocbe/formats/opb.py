@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -337,7 +338,7 @@ def render_qpbo(problem: Problem) -> str:
     if wide is not None:
         raise UnsupportedError(f"{problem.name}: variable {wide} has other than two values, as the qpbo format needs")
     constant = Fraction(problem.constant)
-    terms: dict[tuple[int, ...], Fraction] = {}
+    terms = defaultdict[tuple[int, ...], Fraction](Fraction)
     for f in problem.functions:
         if len(f.scope) > 2:
             raise UnsupportedError(
@@ -346,12 +347,12 @@ def render_qpbo(problem: Problem) -> str:
         dense = [Fraction(value) for value in f.to_array(problem.sizes)[0].ravel().tolist()]
         constant += dense[0]
         if len(f.scope) == 1:
-            _add(terms, f.scope, dense[1] - dense[0])
+            terms[f.scope] += dense[1] - dense[0]
         elif len(f.scope) == 2:
             low, high = sorted(f.scope)
-            _add(terms, (f.scope[1],), dense[1] - dense[0])
-            _add(terms, (f.scope[0],), dense[2] - dense[0])
-            _add(terms, (low, high), dense[3] - dense[2] - dense[1] + dense[0])
+            terms[f.scope[1],] += dense[1] - dense[0]
+            terms[f.scope[0],] += dense[2] - dense[0]
+            terms[low, high] += dense[3] - dense[2] - dense[1] + dense[0]
     if constant:
         raise UnsupportedError(
             f"{problem.name}: costs {float(constant):g} where all variables have their first value; the qpbo format "
@@ -366,10 +367,6 @@ def render_qpbo(problem: Problem) -> str:
         lines = ["1 1 0"]  # the sense is the sign of the number of lines
     sign = "-" if problem.semiring == MAX_SUM else ""
     return "\n".join([f"{len(problem.variables)} {sign}{len(lines)}", *lines]) + "\n"
-
-
-def _add(terms: dict[tuple[int, ...], Fraction], scope: tuple[int, ...], value: Fraction) -> None:
-    terms[scope] = terms.get(scope, Fraction(0)) + value
 
 
 def _number(problem: Problem, value: Fraction) -> str:

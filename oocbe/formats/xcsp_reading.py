@@ -127,11 +127,6 @@ def has_a_row(scope: Sequence[int], rows: NDArray[np.int64]) -> Expression:
     return call("or", constant(0), *(call("and", constant(1), *row) for row in equal))
 
 
-def is_switch(part: Expression, relations: Relations) -> bool:
-    """Whether an expression is a variable of 0 and 1."""
-    return part.operator == VARIABLE and set(relations.tables.values(part.value).tolist()) <= {0, 1}
-
-
 PLAIN_ATTRIBUTES = ("id", "class", "note", "type", "startIndex", *COMPARED)
 """Attributes without an effect on a constraint's meaning, or that are read elsewhere."""
 
@@ -361,7 +356,9 @@ def read_reified(read: Callable[[Reading], None], plain: Reading) -> None:
     given = [(name, word) for name, word in element.attributes.items() if name in COMPARED]
     name, word = given[0]
     switches = plain.of_cell(element, word)
-    if len(given) > 1 or len(switches) != 1 or not is_switch(switches[0], relations):
+    truths = [v.value for v in switches if v.operator == VARIABLE]
+    of_truths = [v for v in truths if set(relations.tables.values(v).tolist()) <= {0, 1}]
+    if len(given) > 1 or len(switches) != 1 or not of_truths:
         raise element.error(f"found {name}={word[:40]!r}, expected one variable of 0 and 1, in one such attribute")
     gathered = Gathered(relations)
     read(replace(plain, relations=gathered))
