@@ -104,8 +104,7 @@ def solver_from(hint: Hint | None) -> Callable[[Problem, SolveOptions, Observer 
 
 
 def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
-    """Within the block, the requested workers share large buckets
-    (:mod:`oocbe.execution.cluster.choice`)."""
+    """Within the block, the requested workers share large buckets (:mod:`oocbe.execution.cluster.choice`)."""
     if not options.has_workers and client is None:
         return nullcontext()
     from oocbe.execution.cluster.choice import use_cluster

@@ -363,9 +363,7 @@ def _children(problem: Problem, tables: list[NDArray[np.float64]]) -> list[int]:
     """The variable of each function; each variable once, so that parents come before children in some order."""
     wanted: list[list[int]] = []
     for number, (f, table) in enumerate(zip(problem.functions, tables, strict=True)):
-        fits = [
-            v for axis, v in enumerate(f.scope) if bool((np.abs(table.sum(axis=axis) - 1) <= ROUNDING).all())
-        ]  # fmt: skip
+        fits = [v for axis, v in enumerate(f.scope) if (np.abs(table.sum(axis=axis) - 1) <= ROUNDING).all()]
         if not fits:
             raise UnsupportedError(
                 f"{problem.name}: function {number} over {[problem.variables[v].name for v in f.scope]} adds up to 1 "

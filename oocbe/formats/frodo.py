@@ -1,9 +1,8 @@
 """XCSP 2.1 with relations: distributed problems as FRODO writes them, with agents, and those of CSP and WCSP without.
 
 Read are domains of integers or names, relations with ``soft``, ``supports`` and ``conflicts`` semantics and infinite
-costs, predicates and functions, an agent for each variable where there are
-any, ``initialCost``, which is added, and ``maximalCost``, which all sums are below. Global constraints and quantifiers
-are refused by name.
+costs, predicates and functions, an agent for each variable where there are any, ``initialCost``, which is added, and
+``maximalCost``, which all sums are below. Global constraints and quantifiers are refused by name.
 
 Predicates and functions are expressions with parameters, which constraints give variables and integers:
 ``<predicate name="P"> <parameters> int X int Y </parameters> <expression> <functional> ne(X,add(Y,1)) </functional>``
