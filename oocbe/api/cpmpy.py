@@ -46,7 +46,6 @@ from oocbe.model.parts import Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import Deadline
 
 OPERATORS = {
@@ -108,16 +107,7 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
     @property
     def native_model(self) -> Problem:
         """The :class:`oocbe.Problem` of what has been added so far."""
-        made = self._relations
-        return Problem(
-            tuple(made.variables.variables),
-            tuple(made.functions),
-            tuple(made.tables.constraints),
-            tuple(made.sums.linear),
-            constant=made.constant,
-            semiring=MAX_SUM if made.maximises else MIN_SUM,
-            name="CPMpy's model",
-        )
+        return self._relations.problem("CPMpy's model")
 
     def solver_var(self, cpm_var: Any) -> int:
         """The index in the problem of a variable, or of the one that a negated view shows."""

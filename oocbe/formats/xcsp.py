@@ -33,8 +33,6 @@ from oocbe.formats.xcsp_variables import Variables, as_indices, read_hybrid_tupl
 from oocbe.formats.xml import Element
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable, distinct
 from oocbe.model.parts import Constraint
-from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import check_deadline
 
 MOST_VERTICES = 100
@@ -255,16 +253,7 @@ class _XcspReader:
             self._constraint(child, None)
         if objectives is not None:
             self._objective(objectives)
-        relations = self._relations
-        problem = Problem(
-            tuple(self._variables.variables),
-            tuple(relations.functions),
-            tuple(relations.tables.constraints),
-            tuple(relations.sums.linear),
-            semiring=MAX_SUM if relations.maximises else MIN_SUM,
-            constant=relations.constant,
-            name=self._text.stem,
-        )
+        problem = self._relations.problem(self._text.stem)
         return CompactProblem(problem, tuple(self._short), tuple(self._left_out))
 
     def _constraint(self, element: Element, arguments: Arguments) -> None:

@@ -39,6 +39,8 @@ from oocbe.formats.xcsp_expressions import (
 from oocbe.formats.xcsp_variables import MOST_VARIABLES, Domain, Variables
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Constraint, Function, LinearConstraint
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import check_deadline
 
 MOST_EVALUATED = 2**27
@@ -296,6 +298,18 @@ class Relations:
     def __post_init__(self) -> None:
         self.tables = RelationTables(self.variables)
         self.sums = Sums(self.tables)
+
+    def problem(self, name: str) -> Problem:
+        """The problem of all parts."""
+        return Problem(
+            tuple(self.variables.variables),
+            tuple(self.functions),
+            tuple(self.tables.constraints),
+            tuple(self.sums.linear),
+            constant=self.constant,
+            semiring=MAX_SUM if self.maximises else MIN_SUM,
+            name=name,
+        )
 
     def post(self, expression: Expression, name: str) -> None:
         """Add a constraint: an expression is true; UnsupportedConstraint: no form. name : of its linear constraints."""

@@ -67,8 +67,7 @@ def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = No
     group = _control_group() if group is None else group
     limits = [_read_limit(folder / "memory.max") for folder in _folders(root, group)]
     limits += [_read_limit(folder / "memory.limit_in_bytes") for folder in _folders(root / "memory", first)]
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else None
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def control_group_processors(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> float | None:
@@ -78,8 +77,7 @@ def control_group_processors(root: Path = CONTROL_GROUP_ROOT, group: Path | None
     first = [_read_limit(root / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period")]  # version 1
     if first[0] is not None and first[1]:
         quotas.append(first[0] / first[1])
-    known = [quota for quota in quotas if quota is not None]
-    return min(known) if known else None
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _read_quota(file: Path) -> float | None:
