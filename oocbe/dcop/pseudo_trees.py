@@ -152,8 +152,7 @@ def _of_order(graph: PrimalGraph, heuristic: str) -> PseudoTree:
 
 
 def _index_of(problem: Problem, root: int | str) -> int:
-    names = {v.name: index for index, v in enumerate(problem.variables)}
-    index = names.get(root) if isinstance(root, str) else root
+    index = problem.number_by_name.get(root) if isinstance(root, str) else root
     if index is None or not 0 <= index < len(problem.variables):
         raise UsageError(f"the root: {unknown_variable(problem, root)}")
     return index
