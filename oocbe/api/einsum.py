@@ -106,7 +106,8 @@ def einsum(
     limit, is_boolean = limit_of(memory), semiring == "or-and"
     if optimize != "auto" and all(isinstance(a, np.ndarray) for a in arrays) and not path.fits(limit):
         _warn_of_path(path, path_of(parsed), limit)
-    if output is None and not (return_argmax or is_boolean) and all(_is_dense_float(a) for a in arrays):
+    are_dense = all(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in arrays)
+    if output is None and not (return_argmax or is_boolean) and are_dense:
         sliced, rest = sliced_path(path, limit)
         if sliced:
             return label(_by_slices(sliced, parsed, rest, arrays, chosen, limit, backend))
@@ -185,10 +186,6 @@ def _is_sparse(operand: Any) -> bool:
 def _is_labelled(operand: Any) -> bool:
     """Whether it is a DataArray, which needs no import of xarray: it was imported before."""
     return "xarray" in sys.modules and isinstance(operand, sys.modules["xarray"].DataArray)
-
-
-def _is_dense_float(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype.kind == "f"
 
 
 def _by_slices(

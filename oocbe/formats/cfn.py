@@ -196,6 +196,7 @@ def _read_functions(reader: _CfnReader) -> None:
                 why = MISREAD.get(kind, f"those that are: {', '.join(SIGNATURES)}")
                 raise lexer.unsupported(f"{title} is of type {kind!r}, which is not supported; {why}")
             _tag(lexer, "params")
+            lexer.take(OPEN, f"'{{' and the parameters of {title}")
             parameters = read_parameters(lexer, OPEN, CLOSE, title)
             reader.calls.append(GlobalCall(reader.path, line, title, kind, tuple(scope), parameters))
             lexer.take(CLOSE, f"'}}' at the end of {title}")

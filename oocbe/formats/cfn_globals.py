@@ -222,13 +222,8 @@ def decomposed(
     return whole
 
 
-def read_parameters(lexer: Lexer, opening: str, closing: str, title: str) -> list[Parameter]:
-    """Parameters from their opening bracket to their closing one, names included."""
-    lexer.take(opening, f"'{{' and the parameters of {title}")
-    return _read_list(lexer, opening, closing, title, 0)
-
-
-def _read_list(lexer: Lexer, opening: str, closing: str, title: str, depth: int) -> list[Parameter]:
+def read_parameters(lexer: Lexer, opening: str, closing: str, title: str, depth: int = 0) -> list[Parameter]:
+    """Parameters behind their opening bracket, to their closing one, names included; ``depth``: lists around them."""
     values: list[Parameter] = []
     while not lexer.accept(closing):
         if not lexer.sees(opening):
@@ -237,7 +232,7 @@ def _read_list(lexer: Lexer, opening: str, closing: str, title: str, depth: int)
         if depth == MOST_DEPTH:
             raise lexer.error(f"found a list within {depth} others in {title}, expected fewer")
         lexer.take(opening, "'['")
-        values.append(_read_list(lexer, opening, closing, title, depth + 1))
+        values.append(read_parameters(lexer, opening, closing, title, depth + 1))
     return values
 
 

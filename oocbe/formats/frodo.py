@@ -331,7 +331,9 @@ def render(dcop: Dcop) -> str:
     lines += [" </agents>", f' <domains nbDomains="{len(domains)}">']
     for number, labels in enumerate(domains):
         domains[labels] = f"D{number}"
-        lines.append(f'  <domain name="D{number}" nbValues="{len(labels)}">{_domain_text(labels)}</domain>')
+        is_range = labels == tuple(map(str, range(len(labels))))
+        content = f"0..{len(labels) - 1}" if is_range else escape(" ".join(labels))
+        lines.append(f'  <domain name="D{number}" nbValues="{len(labels)}">{content}</domain>')
     lines += [" </domains>", f' <variables nbVariables="{len(problem.variables)}">']
     for v, owner in zip(problem.variables, dcop.owner, strict=True):
         agent = quoteattr(dcop.agents[owner])
@@ -366,11 +368,6 @@ def _word(text: str) -> str:
     if not text or re.search(r"[\s|:]|\.\.", text):
         raise UnsupportedError(f"the name {text!r} has white space, a colon, a bar or dots; FRODO's XCSP divides there")
     return text
-
-
-def _domain_text(labels: tuple[str, ...]) -> str:
-    is_range = labels == tuple(map(str, range(len(labels))))
-    return f"0..{len(labels) - 1}" if is_range else escape(" ".join(labels))
 
 
 MOST_CELLS = 1 << 22

@@ -137,11 +137,6 @@ def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """An array of int64 with exactly the given integers; lists with integers beyond int64 are refused with theirs."""
-    return as_integers(what, as_values(what, values))
-
-
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
     """Rows of value indices, one column per variable of the scope."""
     check_deadline()  # called for each of many functions

@@ -17,9 +17,9 @@ from oocbe.errors import ModelError
 from oocbe.model.model_checks import (
     INT64,
     Values,
-    as_coefficients,
     as_default,
     as_integer,
+    as_integers,
     as_scope,
     as_tuple,
     as_tuples,
@@ -208,7 +208,8 @@ class LinearConstraint:
         lists = as_tuple(f"{self.name}: coefficients", self.coefficients)
         if len(self.scope) != len(lists):
             raise ModelError(f"{self.name}: {len(self.scope)} variables, {len(lists)} coefficient lists")
-        coefficients = tuple(as_coefficients(f"{self.name}: coefficients", c) for c in lists)
+        what = f"{self.name}: coefficients"
+        coefficients = tuple(as_integers(what, as_values(what, c)) for c in lists)  # names integers beyond int64, too
         object.__setattr__(self, "coefficients", coefficients)
         object.__setattr__(self, "capacity", as_integer(f"{self.name}: the capacity", self.capacity))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -46,13 +47,7 @@ def first_not_below(keys: NDArray[np.uint64], number: int, low: int, high: int) 
         return high
     if len(keys) == 1:
         return low + int(np.searchsorted(keys[0, low:high], np.uint64(number)))
-    while low < high:
-        middle = (low + high) // 2
-        if key_number(keys, middle) < number:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(high), number, low, key=lambda row: key_number(keys, row))
 
 
 def even_ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:

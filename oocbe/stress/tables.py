@@ -33,6 +33,7 @@ How hard a day is depends on the window above all: the number of photographs tha
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,11 +108,9 @@ class SyntheticTable:
             small, more = divmod(pairs, self.groups)
             counts = [(0, small + 1), (more, small)] if more else [(0, small)]
         else:
-            low, high = 1, pairs  # the largest group size that gives no more than the wanted rows
-            while low < high:
-                middle = (low + high + 1) // 2
-                low, high = (middle, high) if _zipf_pairs(middle, self.groups) <= pairs else (low, middle - 1)
-            counts = [(2**i - 1, max(1, low >> i)) for i in range(self.groups.bit_length())]
+            # The largest group size that gives no more than the wanted rows, at least 1.
+            most = bisect_right(range(pairs + 1), pairs, 2, key=lambda size: _zipf_pairs(size, self.groups)) - 1
+            counts = [(2**i - 1, max(1, most >> i)) for i in range(self.groups.bit_length())]
             counts = [(first, count) for first, count in counts if first < self.groups]
         *before, _ = rows_before(counts, self.groups)
         return np.array([(*own, rows) for own, rows in zip(counts, before, strict=True)], dtype=np.int64)
