@@ -57,8 +57,6 @@ from oocbe.model.semiring import Combination
 from oocbe.runtime.plain_files import read_text
 from oocbe.runtime.urls import refuse_url
 
-__all__ = ["RELATIVE_TOLERANCE", "Hint", "Verdict", "hint_of", "judge", "read_solution", "verify_solution"]
-
 Hint = str | Path | Result | TaskResult | Mapping[str, str | int] | Mapping[int, int]
 """A solution file, a result, or values by variable name (or value indices by variable index)."""
 
