@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
 from oocbe.errors import (
@@ -67,7 +67,8 @@ class Format:
 
 def _late(name: str) -> Callable[[Any], Any]:
     """A function, such as ``bif.parse``, whose module is loaded when it is called: a run reads one format of many."""
-    return lambda given: resolve_name(f"oocbe.formats.{name}")(given)
+    module, function = name.split(".")
+    return lambda given: getattr(import_module(f"oocbe.formats.{module}"), function)(given)
 
 
 def _parse_xml(text: Text) -> Model:

@@ -46,7 +46,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.formats.spot import LEFT_OUT
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -339,6 +338,9 @@ def _costs(domain: int, tightness: float, generator: np.random.Generator) -> NDA
 
 MONO, DOWN_ONLY, STEREO = ("1", "2", "3"), ("2",), ("13",)
 """Values of a photograph by its kind: any camera, the middle one, or the outer two together."""
+
+LEFT_OUT = "0"
+"""The value of a photograph that is not taken."""
 
 _SHARED = {("13", "1"), ("13", "3"), ("1", "13"), ("3", "13")}
 """Pairs of different values that use a camera in common."""
