@@ -34,14 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.inputs import arrange, check_pair, match, without_lonely
-from oocbe.algebra.out_of_core.context import (
-    ExecutionContext,
-    OperationPiece,
-    ResultRows,
-    Step,
-    cost_of,
-    join_cost,
-)
+from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, cost_of, join_cost
 from oocbe.algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.errors import ResourceError
 from oocbe.execution.partition import JoinInput, ScratchFile, parts

@@ -589,11 +589,7 @@ class PiecesThroughDevice:
         self._turns = Turns()
 
     def over(
-        self,
-        pieces: Sequence[RowRanges],
-        numbers: Sequence[int],
-        host_bytes: int | None = None,
-        device_bytes: int = 0,
+        self, pieces: Sequence[RowRanges], numbers: Sequence[int], host_bytes: int | None = None, device_bytes: int = 0
     ) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
 

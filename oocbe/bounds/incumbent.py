@@ -394,12 +394,7 @@ class Incumbent:
     method: str
 
 
-def find_incumbent(
-    problem: Problem,
-    seconds: float,
-    seed: int = 0,
-    iterations: int | None = None,
-) -> Incumbent | None:
+def find_incumbent(problem: Problem, seconds: float, seed: int = 0, iterations: int | None = None) -> Incumbent | None:
     """Search for a good feasible assignment.
 
     problem : in min-sum or max-sum.

@@ -38,11 +38,7 @@ class Observer(Protocol):
         return
 
     def bounds_changed(
-        self,
-        lower: int | float | None,
-        value: int | float | None,
-        why: str,
-        assignment: tuple[int, ...] | None,
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
         """Called with improved bounds before, between and after eliminations.
 

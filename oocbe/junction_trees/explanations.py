@@ -67,10 +67,7 @@ class Explanation(Framed):
 
 
 def network_picture(
-    problem: Problem,
-    names: Collection[str],
-    shares: Callable[[str], Mapping[str, float]],
-    observed: Collection[str],
+    problem: Problem, names: Collection[str], shares: Callable[[str], Mapping[str, float]], observed: Collection[str]
 ) -> Picture:
     """Some variables of a belief network with the shares of their values, by label, and the arrows between them.
 

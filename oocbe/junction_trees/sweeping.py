@@ -77,10 +77,7 @@ def prior(tree: CompiledTree, is_log: bool) -> Messages:
 
 
 def collect(
-    tree: CompiledTree,
-    program: Program,
-    messages: Messages,
-    maximised: NDArray[np.bool_] | None = None,
+    tree: CompiledTree, program: Program, messages: Messages, maximised: NDArray[np.bool_] | None = None
 ) -> None:
     """Send a program's messages up.
 

@@ -76,11 +76,7 @@ def two_valued(bounds: Bounds, integral: NDArray[np.bool_]) -> NDArray[np.int64]
 
 
 def probe_bounds(
-    system: LinearSystem,
-    bounds: Bounds,
-    *,
-    progress: float = PROGRESS,
-    backend: str | None = "cpu",
+    system: LinearSystem, bounds: Bounds, *, progress: float = PROGRESS, backend: str | None = "cpu"
 ) -> ProbedBounds:
     """Probe both values of all two-valued variables, from a fixpoint on, until none is a contradiction.
 

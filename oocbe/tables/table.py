@@ -66,11 +66,7 @@ class Table(Shown, Exchanged):
 
     @classmethod
     def from_rows(
-        cls,
-        scope: Mapping[str, int],
-        tuples: ArrayLike,
-        values: ArrayLike,
-        semiring: Semiring = MAX_SUM,
+        cls, scope: Mapping[str, int], tuples: ArrayLike, values: ArrayLike, semiring: Semiring = MAX_SUM
     ) -> Table:
         """Make a table from rows of value indices.
 

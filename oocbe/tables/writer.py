@@ -172,12 +172,7 @@ class ArrayFiles:
     """
 
     def __init__(
-        self,
-        root: Path,
-        manifest: Manifest,
-        budget: DiskBudget,
-        arrays: Mapping[str, np.dtype[Any]],
-        chunk_rows: int,
+        self, root: Path, manifest: Manifest, budget: DiskBudget, arrays: Mapping[str, np.dtype[Any]], chunk_rows: int
     ) -> None:
         self._root, self._manifest, self._budget = root, manifest, budget
         self._arrays, self._names, self._chunk_rows = arrays, list(arrays), chunk_rows

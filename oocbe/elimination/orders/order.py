@@ -476,12 +476,7 @@ def _improved(
 
 
 def _judged(
-    graph: PrimalGraph,
-    order: NDArray[np.int64],
-    name: str,
-    candidates: int,
-    seed: int,
-    cell_work: float = math.inf,
+    graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates: int, seed: int, cell_work: float = math.inf
 ) -> OrderChoice:
     sets = graph.separators(order)
     rows = graph.limited(order, sets, graph.predict(sets, tuning().final_probes, seed))

@@ -188,11 +188,7 @@ def costs_alone(problem: Problem, start: NDArray[np.int64], sign: int) -> Values
 
 
 def _forbidden(
-    sizes: Sequence[int],
-    penalised: Sequence[_Penalised],
-    start: NDArray[np.int64],
-    alone: Values,
-    least: Values,
+    sizes: Sequence[int], penalised: Sequence[_Penalised], start: NDArray[np.int64], alone: Values, least: Values
 ) -> dict[int, NDArray[np.bool_]]:
     """Rows of functions that no optimal assignment needs, by the function's identity; functions with such rows only.
 

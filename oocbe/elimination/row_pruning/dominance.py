@@ -160,11 +160,7 @@ class SubstitutionDominance:
         return worst
 
     def drop_dominated(
-        self,
-        message: Table,
-        separator: Sequence[int],
-        subtree: NDArray[np.uint8],
-        engine: BucketEngine | None = None,
+        self, message: Table, separator: Sequence[int], subtree: NDArray[np.uint8], engine: BucketEngine | None = None
     ) -> Table:
         """The message without dominated rows.
 

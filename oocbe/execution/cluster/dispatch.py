@@ -188,11 +188,7 @@ class PartCollector:
     """
 
     def __init__(
-        self,
-        writer: PartsWriter,
-        name: str,
-        workers: Workers,
-        added: Callable[[float, int, int], None] | None = None,
+        self, writer: PartsWriter, name: str, workers: Workers, added: Callable[[float, int, int], None] | None = None
     ) -> None:
         self._writer, self._name, self._workers, self._added = writer, name, workers, added
         self.least, self.greatest = inf, -inf

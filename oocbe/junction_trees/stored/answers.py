@@ -208,10 +208,7 @@ class StoredSweep:
         return logarithms, lost <= NEGLIGIBLE
 
     def distribute(
-        self,
-        targets: Collection[int],
-        trusted: NDArray[np.bool_],
-        counted: Mapping[int, Any] | None = None,
+        self, targets: Collection[int], trusted: NDArray[np.bool_], counted: Mapping[int, Any] | None = None
     ) -> dict[int, NDArray[np.float64]]:
         """Compute posteriors from the roots down; messages are overwritten.
 

@@ -165,9 +165,7 @@ def _function(
 @cache
 def _module(source: str, definitions: tuple[tuple[str, Definition], ...], cooperative: bool) -> Any:
     module = cupy().RawModule(
-        code=defined_source(source, dict(definitions)),
-        options=OPTIONS,
-        enable_cooperative_groups=cooperative,
+        code=defined_source(source, dict(definitions)), options=OPTIONS, enable_cooperative_groups=cooperative
     )
     device = cupy().cuda.Device()
 

@@ -205,14 +205,7 @@ def separate(
 
 @jit
 def lift(
-    weights: Any,
-    count: Any,
-    adjacent: Any,
-    hyper_start: Any,
-    hyper: Any,
-    use: Any,
-    room: Any,
-    node_limit: Any,
+    weights: Any, count: Any, adjacent: Any, hyper_start: Any, hyper: Any, use: Any, room: Any, node_limit: Any
 ) -> Any:
     """Lift literals into an inequality over the first ``count``, each with its largest valid weight.
 

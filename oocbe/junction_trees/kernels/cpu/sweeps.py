@@ -428,15 +428,7 @@ def take_shares(posteriors: Any, begin: Any, rows: Any, map_start: Any, maps: An
 
 @jit
 def collect_one(
-    tree: Any,
-    cliques: Any,
-    read_start: Any,
-    reads: Any,
-    messages: Any,
-    peaks: Any,
-    losses: Any,
-    logs: Any,
-    stop: Any,
+    tree: Any, cliques: Any, read_start: Any, reads: Any, messages: Any, peaks: Any, losses: Any, logs: Any, stop: Any
 ) -> Any:
     """Messages from cliques to their parents; parameters as for many cases, without the axis of cases."""
     weights, maps, groups = tree.weights, tree.maps, tree.groups

@@ -99,15 +99,7 @@ def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row:
 
 @without_allocation
 def push(
-    amounts: Any,
-    worths: Any,
-    target: Any,
-    begin: Any,
-    keys: Any,
-    values: Any,
-    source: Any,
-    add: Any,
-    rule: Any,
+    amounts: Any, worths: Any, target: Any, begin: Any, keys: Any, values: Any, source: Any, add: Any, rule: Any
 ) -> Any:
     """Write a list, shifted by a row of the other one, behind ``begin`` in another list; returns the new end.
 

@@ -120,15 +120,7 @@ def _joined(values: Any, permitted: Any, walk: Any, axes: Any, count: Any, a: An
 
 
 @jit
-def eliminate(
-    layout: Any,
-    values: Any,
-    permitted: Any,
-    choices: Any,
-    rule: Any,
-    multiplies: Any,
-    stop: Any,
-) -> Any:
+def eliminate(layout: Any, values: Any, permitted: Any, choices: Any, rule: Any, multiplies: Any, stop: Any) -> Any:
     """Messages of :data:`LEAST` or :data:`GREATEST` sums or, with ``multiplies``, products; or of sums of products.
 
     choices : int32 (cells of messages,), written by the first two rules; the best value of the eliminated variable, the
@@ -184,10 +176,7 @@ def _scale(values: Any, begin: Any, end: Any) -> Any:
 
 
 @jit
-def choose_values(
-    layout: Any,
-    choices: Any,
-) -> Any:
+def choose_values(layout: Any, choices: Any) -> Any:
     """An optimal assignment, int64 (variables,), from the choices of :func:`eliminate`."""
     order, table_starts, cell_starts = layout.order, layout.table_starts, layout.cell_starts
     factors = len(table_starts) - 1 - len(order)
@@ -203,15 +192,7 @@ def choose_values(
 
 
 @jit
-def descend(
-    layout: Any,
-    values: Any,
-    permitted: Any,
-    value_starts: Any,
-    weights: Any,
-    shares: Any,
-    stop: Any,
-) -> None:
+def descend(layout: Any, values: Any, permitted: Any, value_starts: Any, weights: Any, shares: Any, stop: Any) -> None:
     """Probabilities of the values of all variables, from the logarithmic messages of :func:`eliminate`.
 
     weights : float64 (cells of messages,), 0; written: the probability of each cell.
@@ -242,13 +223,7 @@ def descend(
 
 
 @jit
-def count_within(
-    layout: Any,
-    values: Any,
-    permitted: Any,
-    is_large: Any,
-    stop: Any,
-) -> None:
+def count_within(layout: Any, values: Any, permitted: Any, is_large: Any, stop: Any) -> None:
     """Messages of numbers of assignments, int64; ``is_large``, uint8 (variables,), is set for skipped buckets.
 
     Skipped counts may overflow int64, by the maxima of their inputs, or have a skipped input.

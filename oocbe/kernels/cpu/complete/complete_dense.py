@@ -261,11 +261,7 @@ MOST_TILE_BYTES = 1 << 14
 
 
 def eliminate_dense(
-    bucket: Arrangement,
-    combination: int,
-    marginalisation: int,
-    dtype: np.dtype[Any],
-    piece_rows: int | None = None,
+    bucket: Arrangement, combination: int, marginalisation: int, dtype: np.dtype[Any], piece_rows: int | None = None
 ) -> NDArray[Any]:
     """Result cells in the arrangement's order. Marginalisation is min, max or sum, and some function is dense."""
     kept = len(bucket.sizes) - bucket.eliminated

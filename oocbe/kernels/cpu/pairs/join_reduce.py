@@ -174,8 +174,7 @@ def join_reduce(
     rows = int(places[-1])
     out_keys, out_values = np.empty((plan.words, rows), dtype=np.uint64), np.empty(rows, dtype=values.dtype)
     run_all(
-        _join_reduce,
-        [(*shared, out_keys, out_values, True, int(places[i]), *piece) for i, piece in enumerate(pieces)],
+        _join_reduce, [(*shared, out_keys, out_values, True, int(places[i]), *piece) for i, piece in enumerate(pieces)]
     )
     return out_keys, out_values
 

@@ -207,15 +207,7 @@ def propagate_round(
 
 @inline
 def propagate_row(
-    rows: Any,
-    row: Any,
-    old_lower: Any,
-    old_upper: Any,
-    lower: Any,
-    upper: Any,
-    rounding: Any,
-    found: Any,
-    changes: Any,
+    rows: Any, row: Any, old_lower: Any, old_upper: Any, lower: Any, upper: Any, rounding: Any, found: Any, changes: Any
 ) -> Any:
     """Propagate one row, as in :func:`propagate_round`; returns how often a bound got better.
 

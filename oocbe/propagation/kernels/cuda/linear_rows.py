@@ -306,10 +306,7 @@ class DeviceProbes:
         module = cupy()
         self._count, self._variables = len(rows.kinds), len(rows.integral)
         self._is_integral = rows.integral.astype(np.bool_)
-        self._uses = (
-            module.asarray(rows.row_starts.astype(np.uint32)),
-            module.asarray(rows.rows_of.astype(np.uint32)),
-        )
+        self._uses = (module.asarray(rows.row_starts.astype(np.uint32)), module.asarray(rows.rows_of.astype(np.uint32)))
         self._definitions: dict[str, Definition] = {"COEFFICIENT": self._rows.definitions["COEFFICIENT"], "OUTWARD": 1}
         self._blocks = RESIDENT_BLOCKS * multiprocessors(module.cuda.runtime.getDevice())
         self._root: _Root | None = None
@@ -372,12 +369,7 @@ class DeviceProbes:
 
     @with_retry
     def _part(
-        self,
-        root: _Root,
-        variables: NDArray[np.int64],
-        values: NDArray[np.float64],
-        rounding: Rounding,
-        rounds: int,
+        self, root: _Root, variables: NDArray[np.int64], values: NDArray[np.float64], rounding: Rounding, rounds: int
     ) -> NDArray[np.bool_]:
         """Probes for which there is memory at once."""
         module = cupy()
