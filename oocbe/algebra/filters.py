@@ -176,15 +176,13 @@ def _comparable(keys: NDArray[np.uint64]) -> NDArray[Any]:
         word: NDArray[Any] = keys[0]
         return word
     words = np.ascontiguousarray(keys[::-1].T.astype(">u8"))
-    found: NDArray[Any] = words.view(f"S{8 * len(keys)}").reshape(-1)
-    return found
+    return words.view(f"S{8 * len(keys)}").reshape(-1)
 
 
 def _words(comparable: NDArray[Any], words: int) -> NDArray[np.uint64]:
     """The inverse of :func:`_comparable`."""
     if words == 1:
-        whole: NDArray[np.uint64] = comparable[None, :]
-        return whole
+        return comparable[None, :]
     numbers = np.ascontiguousarray(comparable).view(">u8").reshape(-1, words)
     return np.ascontiguousarray(numbers[:, ::-1].T.astype(np.uint64))
 

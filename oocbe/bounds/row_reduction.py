@@ -604,8 +604,7 @@ def values_needed(size: int, functions: Sequence[Rows], rounding: float = 0.0) -
     np.fill_diagonal(is_no_worse, False)
     for a in np.flatnonzero(is_left & is_no_worse.any(axis=1)):
         is_left[a] = not (is_no_worse[a] & is_left).any()
-    found: NDArray[np.int64] = np.flatnonzero(is_left)
-    return found
+    return np.flatnonzero(is_left)
 
 
 MOST_CELLS = 1 << 7

@@ -184,8 +184,7 @@ class ScopeTables:
         if not self.parts:
             return np.zeros(0)
         sums = np.add.reduceat(costs, layout.piece_start)  # equal for equal tables: ties stay ties
-        found: NDArray[np.float64] = sums[layout.piece] / [part.values.size for part in self.parts]
-        return found
+        return sums[layout.piece] / [part.values.size for part in self.parts]
 
     @cached_property
     def influence(self) -> NDArray[np.float64]:

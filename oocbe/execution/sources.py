@@ -363,8 +363,7 @@ class Buffers:
             self._arrays.pop(name, None)
             del held  # the old one goes before the new one comes
             held = self._arrays[name] = np.empty(count * dtype.itemsize, dtype=np.uint8)
-        found: NDArray[Any] = held[: count * dtype.itemsize].view(dtype).reshape(shape)
-        return found
+        return held[: count * dtype.itemsize].view(dtype).reshape(shape)
 
     def load(self, name: str, source: Source, start: int = 0, stop: int | None = None) -> Table:
         """Rows ``start`` to ``stop`` of a source as a table in this stream's arrays; its semiring is arbitrary."""

@@ -281,8 +281,7 @@ class CompleteTable(Cells):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the values."""
-        found: np.dtype[Any] = self.values.dtype
-        return found
+        return self.values.dtype
 
     def _cell(self, number: int) -> NDArray[Any]:
         return self.values_of(np.array([number]))

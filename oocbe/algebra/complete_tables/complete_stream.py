@@ -480,7 +480,7 @@ class CompleteBucket:
         return math.prod(self._sizes[v] for v in scope)
 
     def _call(self, functions: list[BucketFunction], axes: Sequence[int], eliminated: int) -> NDArray[Any]:
-        values: NDArray[Any] = self._kernels.eliminate_complete(
+        return self._kernels.eliminate_complete(
             [f.over(axes) for f in functions],
             [self._sizes[v] for v in axes],
             eliminated,
@@ -488,4 +488,3 @@ class CompleteBucket:
             self._semiring.marginalisation,
             self._dtype,
         )
-        return values

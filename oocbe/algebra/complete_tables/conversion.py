@@ -106,8 +106,7 @@ def _transposed_block(source: AnyComplete, order: Sequence[int], block: Ranges) 
         values, steps = read_box(source, source.layout.sizes, box), steps_of(widths)
         if tuple(steps[v] for v in order) == steps_of(lengths):
             return values
-    made: Values = copy_function(CompleteFunction(values, tuple(steps[v] for v in order)), lengths)
-    return made
+    return copy_function(CompleteFunction(values, tuple(steps[v] for v in order)), lengths)
 
 
 def _assembled(

@@ -140,8 +140,7 @@ class Consumption:
         """Consumption of the replaced values minus that of the targets, int64 (pairs, constraints)."""
         shifts, masks = self.parts
         own = (self.own[v][:, None] >> shifts) & masks
-        difference: NDArray[np.int64] = own[replaced] - own[target]
-        return difference
+        return own[replaced] - own[target]
 
     def fits(self, packed: NDArray[np.int64], room: int | None = None) -> NDArray[np.bool_]:
         """Whether packed consumptions are within the limits, or within a packed ``room`` that is within them.
@@ -192,8 +191,7 @@ class Consumption:
         # Only numbers within the limits are added: their sums stay within the fields.
         sums = np.add.outer(high, low)
         fits = np.logical_and.outer(self.fits(high), self.fits(low)) & self.fits(sums)
-        found: NDArray[np.int64] = np.where(fits, sums, self.beyond).ravel()
-        return found
+        return np.where(fits, sums, self.beyond).ravel()
 
 
 def consumption_arrays(

@@ -109,8 +109,7 @@ class FlatTables(NamedTuple):
 def table_cells(scopes: Separators, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Cells of a table over each scope, float64: they may be beyond any integer."""
     logarithms = np.concatenate([[0.0], np.cumsum(np.log2(sizes)[scopes.members])])
-    found: NDArray[np.float64] = np.exp2(np.diff(logarithms[scopes.starts]))
-    return found
+    return np.exp2(np.diff(logarithms[scopes.starts]))
 
 
 def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTables | None:

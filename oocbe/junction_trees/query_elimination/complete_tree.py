@@ -131,8 +131,7 @@ class TablePlace(NamedTuple):
     def weighed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
         """Cells, those of tables on the device as so many cells of the CPU as take the same time."""
         share = 1.0 if self.backend == "cpu" else 1 / DEVICE_CELLS
-        found: NDArray[np.float64] = cells * np.where(cells < tuning().device_cells, 1.0, share)
-        return found
+        return cells * np.where(cells < tuning().device_cells, 1.0, share)
 
 
 CPU = TablePlace()

@@ -69,8 +69,7 @@ def is_available() -> bool:
 
 def temporary_bytes(buffers: SortBuffers, shift: int, bits: int) -> int:
     """Temporary memory of :func:`radix_sort`, in bytes."""
-    needed: int = _call(buffers, shift, bits, None)[0]
-    return needed
+    return _call(buffers, shift, bits, None)[0]
 
 
 def radix_sort(buffers: SortBuffers, shift: int, bits: int, temporary: Any) -> SortBuffers:

@@ -400,5 +400,4 @@ class DeviceProbes:
             np.float64(rounding.progress), rounds,
         )  # fmt: skip
         failed = host_array(arrays["failed"])
-        flags: NDArray[np.bool_] = np.unpackbits(failed.view(np.uint8), bitorder="little")[:count].view(np.bool_)
-        return flags
+        return np.unpackbits(failed.view(np.uint8), bitorder="little")[:count].view(np.bool_)
