@@ -7,9 +7,7 @@ and only orders with a corrected prediction close to the best run. The first com
 of an abandoned run is about its cap, so with a geometrically growing cap all of them together cost a fraction of the
 successful one.
 
-Without bounds, the outcome of an attempt depends on its problem, order and cap alone. So a resumed run does not repeat
-abandoned attempts: it reads their outcomes (:meth:`oocbe.elimination.runs.durability.Run.ended`), and continues the
-interrupted one from its published messages.
+A resumed run reads the outcomes of abandoned attempts instead (:mod:`oocbe.elimination.runs.run_directory`).
 """
 
 from __future__ import annotations

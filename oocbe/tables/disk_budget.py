@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
 
@@ -64,6 +66,14 @@ class DiskBudget:
             )
         return DiskError(f"{what}: cannot be written, {error.strerror or error}{where}; {size}{self.sizes()}")
 
+    @contextmanager
+    def failing(self, what: Path | str, needed: int | None = None) -> Iterator[None]:
+        """Within the block, an OSError becomes a :meth:`failure`."""
+        try:
+            yield
+        except OSError as error:
+            raise self.failure(error, str(what), needed) from None
+
     def sizes(self) -> str:
         """Used, limit and free, for messages."""
         limit = "none" if self.limit is None else format_bytes(self.limit)
@@ -94,10 +104,8 @@ class NamelessFile:
     def __init__(self, budget: DiskBudget, what: str) -> None:
         self.name = f"{what} in {budget.folder}"
         self._budget, self._folder = budget, budget.folder
-        try:
+        with budget.failing(self.name):
             self._handle = disk.open_nameless(self._folder, NAMELESS)
-        except OSError as error:
-            raise budget.failure(error, self.name) from None
         self._taken, self._lock = [0], Lock()  # bytes in the budget, which are released after this object
         self._end = weakref.finalize(self, _end, self._handle, budget, self._taken)
 
@@ -111,10 +119,8 @@ class NamelessFile:
         self._budget.take(more, self.name)
         with self._lock:
             self._taken[0] += more
-        try:
+        with self._budget.failing(self.name, max(more, len(data))):
             disk.write_at(self._handle, data, offset, self._folder)
-        except OSError as error:
-            raise self._budget.failure(error, self.name, max(more, len(data))) from None
 
     def read(self, data: memoryview, offset: int) -> None:
         """Fill the caller's buffer with bytes written before.

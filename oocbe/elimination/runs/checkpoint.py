@@ -101,7 +101,7 @@ class OrderCheckpoint:
         Raises DiskError: it cannot be written.
         """
         path = self._path(place)
-        try:
+        with self.budget.failing(path, nbytes):
             disk.make_folder(self.folder, 0o700)
             # The record goes first.
             for leftover in (self._record_path(place), path):
@@ -110,8 +110,6 @@ class OrderCheckpoint:
                     disk.remove(leftover)
                     disk.synchronise(self.folder)
             yield path
-        except OSError as error:
-            raise self.budget.failure(error, str(path), nbytes) from None
 
     def publish_table(
         self, place: int, scope: tuple[int, ...], exponent: int, stored: StoredTable | StoredCompleteTable

@@ -299,11 +299,10 @@ class DurableRun(Run):
     def _read(self, what: str, remedy: str) -> dict[str, Any]:
         """A record of this run that only saves time: a damaged one is as good as none."""
         try:
-            content = record_in(self._directory.path, what)
+            return record_in(self._directory.path, what, self._identity)
         except CorruptDataError as error:
             self.notes.append(f"{error}; {remedy}")
             return {}
-        return content if content is not None and content.get("identity") == self._identity else {}
 
 
 def open_run(problem: Problem, options: SolveOptions) -> Run:

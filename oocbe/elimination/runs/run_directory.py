@@ -84,7 +84,7 @@ class RunDirectory:
     def __init__(self, path: Path, max_disk: int | None = None) -> None:
         self.path = path.absolute()
         self.budget = DiskBudget(self.path, max_disk)
-        try:
+        with self.budget.failing(self.path):
             disk.make_folder_of_user(self.path, 0o700)
             self._refuse_foreign_files()
             self._lock = FolderLock.take(self.path)
@@ -97,8 +97,6 @@ class RunDirectory:
             except BaseException:
                 self._lock.release()
                 raise
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
 
     def __enter__(self) -> Self:
         return self
@@ -113,14 +111,12 @@ class RunDirectory:
         """Start a new run with this content in ``run.json``, in place of what was there; returns its identity."""
         identity = secrets.token_hex(16)
         # The record of the run before goes last: messages without one are damage and no remains of a new beginning.
-        try:
+        with self.budget.failing(self.path):
             for what in ("result", "known", "race"):
                 path = self.path / f"{what}.json"
                 if path.exists():
                     disk.remove(path)
                     disk.synchronise(self.path)
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
         self.remove_orders()
         self.keep("run", {"version": FORMAT_VERSION, "identity": identity, **content})
         return identity
@@ -154,11 +150,9 @@ class RunDirectory:
         """Publish a record ``what``.json (``run``, ``race``, ``known`` or ``result``) of this run, over the last."""
         path = self.path / f"{what}.json"
         data = render_record({"format": RUN_FORMAT, **content})
-        try:
+        with self.budget.failing(path, len(data)):
             self.budget.take(len(data) - (path.stat().st_size if path.exists() else 0), path)
             disk.publish_file(path, data, what)
-        except OSError as error:
-            raise self.budget.failure(error, str(path), len(data)) from None
 
     def order_folder(self, key: str) -> Path:
         """Folder of the messages of an order."""
@@ -171,12 +165,10 @@ class RunDirectory:
         if not unwanted:
             return
         fault_point("tables:removing")
-        try:
+        with self.budget.failing(self.path):
             for folder in unwanted:
                 disk.remove(folder)
             disk.synchronise(self.path)
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
         fault_point("tables:removed")
         self.budget.used = disk.size_of(self.path)
 
@@ -206,12 +198,14 @@ class RunDirectory:
         remove_orphans(self.path)
 
 
-def record_in(folder: Path, what: str) -> dict[str, Any] | None:
-    """Content of a record ``what``.json of a run; None if there is none. CorruptDataError where it is damaged."""
-    try:
-        return read_record(folder / f"{what}.json", RUN_FORMAT)
-    except FileNotFoundError:
-        return None
+def record_in(folder: Path, what: str, identity: object) -> dict[str, Any]:
+    """Content of a record ``what``.json of the run with this identity; nothing where there is none.
+    CorruptDataError where it is damaged."""
+    with suppress(FileNotFoundError):
+        content = read_record(folder / f"{what}.json", RUN_FORMAT)
+        if content.get("identity") == identity:
+            return content
+    return {}
 
 
 def messages_in(folder: Path) -> int:
@@ -251,8 +245,8 @@ def describe_run(folder: Path) -> dict[str, object]:
             f"{folder}: a run directory of format version {run.get('version')}; this program reads {FORMAT_VERSION}"
         )
     identity = run.get("identity")
-    result = _record(folder, "result", identity).get("result", {})
-    known = _record(folder, "known", identity).get("known", {})
+    result = record_in(folder, "result", identity).get("result", {})
+    known = record_in(folder, "known", identity).get("known", {})
     sign = _SIGNS.get(str(run.get("semiring")))
     lower, value = (None if sign is None or x is None else sign * x for x in (known.get("lower"), known.get("value")))
     return {
@@ -267,9 +261,3 @@ def describe_run(folder: Path) -> dict[str, object]:
         "published_messages": messages_in(folder),
         "bytes": disk.size_of(folder),
     }
-
-
-def _record(folder: Path, what: str, identity: object) -> dict[str, dict[str, Any]]:
-    """A record of this very run; nothing where there is none."""
-    content = record_in(folder, what)
-    return content if content is not None and content.get("identity") == identity else {}

@@ -453,11 +453,9 @@ class TreeFolder:
         self.made: defaultdict[int, list[Made]] = defaultdict(list)
         self._pending: list[Made] = []
         self._segment, self._offset, self._handle = 0, 0, -1
-        try:
+        with self.budget.failing(self.path):
             disk.make_folder_of_user(self.path, 0o700)
             self._lock = FolderLock.take(self.path)
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
 
     def __enter__(self) -> TreeFolder:
         return self
@@ -478,14 +476,12 @@ class TreeFolder:
 
     def begin(self, content: Mapping[str, Any]) -> None:
         """Write the record that identifies the tree, and discard earlier content."""
-        try:
+        with self.budget.failing(self.path):
             for entry in sorted(self.path.iterdir()):
                 if entry.name != LOCK_NAME:
                     disk.remove(entry)
             data = render_record({"format": ORDER_FORMAT, "version": VERSION, **content})
             disk.publish_file(self.path / ORDER_NAME, data, "tree-order")
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
 
     def find_segments(self) -> None:
         """Reuse the leading segments that are intact, and remove all later ones."""
@@ -496,12 +492,10 @@ class TreeFolder:
         kept = {LOCK_NAME, ORDER_NAME}
         for number in range(self._segment):
             kept |= {SEGMENT_NAME.format(number), f"{SEGMENT_NAME.format(number)}.json"}
-        try:
+        with self.budget.failing(self.path):
             for entry in sorted(self.path.iterdir()):
                 if entry.name not in kept:
                     disk.remove(entry)
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path)) from None
 
     def _sound_segment(self) -> list[Made] | None:
         name = SEGMENT_NAME.format(self._segment)
@@ -527,13 +521,11 @@ class TreeFolder:
         """
         path = self.path / SEGMENT_NAME.format(self._segment)
         size = sum(map(len, parts))
-        try:
+        with self.budget.failing(path, size):
             if self._handle < 0:
                 fault_point("tree-segment:begin")
                 self._handle = open_segment(path)
             size, checksum = write_parts(self._handle, parts, self._offset, path)
-        except OSError as error:
-            raise self.budget.failure(error, str(path), size) from None
         where = {name: what.pop(name) for name in ("rows", "first_row", "first_group", "groups")}
         made = Made(piece=Piece(self._segment, self._offset, size, checksum, **where), **what)
         self._offset += size
@@ -549,20 +541,18 @@ class TreeFolder:
             return
         name = SEGMENT_NAME.format(self._segment)
         data = render_record({"format": SEGMENT_FORMAT, "pieces": self._pending})
-        try:
+        with self.budget.failing(self.path / name):
             self._close()
             fault_point("tree-segment:written")
             disk.synchronise(self.path / name)
             fault_point("tree-segment:synchronised")
             disk.publish_file(self.path / f"{name}.json", data, "tree-rows")
-        except OSError as error:
-            raise self.budget.failure(error, str(self.path / name)) from None
         self._pending = []
         self._segment, self._offset = self._segment + 1, 0
 
     def finish(self, record: Mapping[str, Any]) -> None:
         """Write the record of the whole tree, and rename the folder to its final name."""
-        try:
+        with self.budget.failing(self.target):
             disk.publish_file(self.path / RECORD_NAME, render_record(dict(record)), "tree-record")
             disk.rename(self.path, self.target)
             fault_point("tree-folder:renamed")
@@ -571,8 +561,6 @@ class TreeFolder:
             for name in (*records, ORDER_NAME, LOCK_NAME):  # no longer needed, but harmless if left
                 disk.remove(self.target / name)
             fault_point("tree-folder:done")
-        except OSError as error:
-            raise self.budget.failure(error, str(self.target)) from None
 
     def remove(self) -> None:
         """Remove the folder, if no tree is made."""

@@ -452,10 +452,8 @@ def make_tree(
             return None
         stored = tuple(maker.found)
         logarithm = weights.logarithm + math.log(2) * sum(own.exponent for own in stored)
-        try:
+        with folder.budget.failing(folder.path):
             files = write_arrays(folder.path, problem_arrays(problem))
-        except OSError as error:
-            raise folder.budget.failure(error, str(folder.path)) from None
         entries = [[c.is_complete, c.rows, c.separator_rows, c.exponent, c.norm, c.pieces] for c in stored]
         record = record_of(problem, order, cliques, entries, logarithm, weights.is_log)
         folder.finish({**record, "files": files})
