@@ -23,6 +23,7 @@ from oocbe.junction_trees.kernels.cpu.sweeps import enter_evidence
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE, Messages, blank, collect, distribute, evidence, prior, shares_of
+from oocbe.junction_trees.weights import log_of
 from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.settings.machine import available_memory
@@ -124,17 +125,14 @@ class CaseSweep(BlockSweep):
         enter_evidence(messages.values, before.values[:, 0], observed, self._starts, *constants)
         for (entered, columns), first in zip(self._inputs, tree.input_start.tolist(), strict=False):
             picked = entered.weights[:, columns[block]]
-            rows = messages.values[first : first + len(picked)]
-            with np.errstate(divide="ignore"):
-                rows[:] = np.log(picked) if is_log else picked
+            messages.values[first : first + len(picked)] = log_of(picked) if is_log else picked
         factors = np.zeros(len(block))
         for v, given in self._cases.likelihoods.items():
             scaled, logarithms = scaled_likelihood(given[block])
             factors += logarithms
             rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
             if is_log:
-                with np.errstate(divide="ignore"):
-                    rows += np.log(scaled)
+                rows += log_of(scaled)
             else:
                 rows *= scaled
         collect(tree, self._program, messages)

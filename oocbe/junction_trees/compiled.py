@@ -27,7 +27,7 @@ from oocbe.elimination.orders.order import OrderChoice, judge_order, longest_sea
 from oocbe.errors import ModelError
 from oocbe.junction_trees.kernels.cpu.visits import list_visits
 from oocbe.junction_trees.support import Clique, CliqueDone, CliqueRows, children_of, clique_rows, cliques_of
-from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
+from oocbe.junction_trees.weights import Weights, WeightTable, log_of, weights_of
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, current, looked
@@ -297,8 +297,7 @@ class CompiledTree:
     @cached_property
     def log_arrays(self) -> TreeArrays:
         """The arrays with logarithms of the weights."""
-        with np.errstate(divide="ignore"):
-            return self.arrays if self.is_log else self.arrays._replace(weights=np.log(self.arrays.weights))
+        return self.arrays if self.is_log else self.arrays._replace(weights=log_of(self.arrays.weights))
 
     @property
     def is_possible(self) -> bool:

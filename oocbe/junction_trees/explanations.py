@@ -24,6 +24,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.formats.bif import conditionals
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
 from oocbe.junction_trees.sweeping import blank, collect
+from oocbe.junction_trees.weights import log_of
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
@@ -94,8 +95,7 @@ def best_assignment(
         return None
     messages = blank(tree, 1, True)
     for v, given in inputs.items():
-        with np.errstate(divide="ignore"):
-            messages.values[tree.variable_start[v] : tree.variable_start[v + 1], 0] = np.log(given)
+        messages.values[tree.variable_start[v] : tree.variable_start[v + 1], 0] = log_of(given)
     cliques = tree.shape.cliques
     chosen = set(maximised)
     maximises = np.array([clique.own[0] in chosen for clique in cliques], dtype=np.bool_)

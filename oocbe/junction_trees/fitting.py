@@ -19,6 +19,7 @@ from oocbe.junction_trees.case_sweeps import expected_counts, functions_of
 from oocbe.junction_trees.compiled import LEAST_WEIGHT, CompiledTree, assembled
 from oocbe.junction_trees.evidence import Likelihoods, case_of, cases_of
 from oocbe.junction_trees.tree import JunctionTree
+from oocbe.junction_trees.weights import log_of
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
@@ -92,8 +93,7 @@ def _reweighted(tree: Any, tables: Sequence[NDArray[np.float64]], is_log: bool) 
     """A tree with other probabilities, 0 where it has no rows; its problem keeps the old ones. None: make it anew."""
     if not isinstance(tree, CompiledTree) or tree.problem.semiring != SUM_PRODUCT:
         return None
-    with np.errstate(divide="ignore"):
-        factors = [np.log(table) for table in tables]
+    factors = [log_of(table) for table in tables]
     numbers, scopes, weights = functions_of(tree), [f.scope for f in tree.problem.functions], []
     for clique, own in enumerate(tree.rows):
         parts = (factors[f][tuple(tree.values(clique, v) for v in scopes[f])] for f in numbers.get(clique, ()))

@@ -33,6 +33,7 @@ from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.stored.answers import StoredCalibration
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import Messages, Shares, collect, distribute, evidence, prior, shares_of
+from oocbe.junction_trees.weights import log_of
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
@@ -123,11 +124,8 @@ class Calibration:
             known = self._inputs.get(v)
             if known is None:
                 rows[start[v] : start[v + 1]] = everything
-            elif messages.is_log:
-                with np.errstate(divide="ignore"):
-                    rows[start[v] : start[v + 1]] = np.log(known.scaled)
             else:
-                rows[start[v] : start[v + 1]] = known.scaled
+                rows[start[v] : start[v + 1]] = log_of(known.scaled) if messages.is_log else known.scaled
         stale = tree.shape.places.clique[list(changed)].tolist()
         collect(tree, tree.shape.program(self._inputs, (), stale=stale), messages)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree, Program
 from oocbe.junction_trees.kernels.cpu import sweeps
+from oocbe.junction_trees.weights import log_of
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 NEGLIGIBLE = 1e-14
@@ -106,8 +107,7 @@ def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64
     at_roots = messages.values[tree.arrays.message_start[tree.roots]]
     if messages.is_log:
         return tree.logarithm + at_roots.sum(axis=0), np.ones(at_roots.shape[1], dtype=np.bool_)
-    with np.errstate(divide="ignore"):
-        logarithms = tree.logarithm + messages.logs.sum(axis=0) + np.log(at_roots).sum(axis=0)
+    logarithms = tree.logarithm + messages.logs.sum(axis=0) + log_of(at_roots).sum(axis=0)
     return logarithms, messages.losses[tree.roots].sum(axis=0) <= NEGLIGIBLE
 
 

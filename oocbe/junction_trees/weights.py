@@ -62,6 +62,12 @@ def value_kind(sizes: Sequence[int]) -> np.dtype[Any]:
     return np.min_scalar_type(max(sizes, default=1) - 1)
 
 
+def log_of(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Natural logarithms of weights; -inf of 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(weights)
+
+
 def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
     """The factors of a problem whose values are multiplied, or logarithms of such values (log-sum-exp).
 

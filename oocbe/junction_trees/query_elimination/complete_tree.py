@@ -18,6 +18,7 @@ from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, i
 from oocbe.junction_trees.query_elimination.factors import DenseFactor
 from oocbe.junction_trees.support import Clique, children_of, cliques_of
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
+from oocbe.junction_trees.weights import log_of
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.kernels.interface import host_array, is_device_array
@@ -270,10 +271,7 @@ class _Sweep:
     def _table(self, factor: DenseFactor) -> _Table:
         values = np.ascontiguousarray(factor.weights).reshape(-1)
         least = math.log2(weight_ends(values)[0])
-        if self._is_log:
-            with np.errstate(divide="ignore"):
-                values = np.log(values)
-        return _Table(factor.scope[::-1], values, least)
+        return _Table(factor.scope[::-1], log_of(values) if self._is_log else values, least)
 
     def collect(self, keeps: bool = True) -> float:
         """Send messages from all cliques to their parents; the logarithm of the sum, or maximum, of all weights.

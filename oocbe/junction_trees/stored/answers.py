@@ -22,6 +22,7 @@ from oocbe.junction_trees.kernels.cpu.sweeps import collect_piece, distribute_pi
 from oocbe.junction_trees.stored.folder import PieceRows
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
+from oocbe.junction_trees.weights import log_of
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables.disk_budget import DiskBudget, NamelessFile
@@ -160,10 +161,7 @@ class StoredSweep:
         for v, place in zip(variables, places[len(own.children) :], strict=True):
             known = self._observed.get(v)
             if known is not None:
-                place[:] = known
-                if self._is_log:
-                    with np.errstate(divide="ignore"):
-                        np.log(place, out=place)
+                place[:] = log_of(known) if self._is_log else known
         below: list[tuple[int | str, Sequence[int]]] = [*zip(own.children, own.child_scopes, strict=True)]
         tables = (*below, *(("variable", (v,)) for v in variables))
         return Edges(tables, variables, offsets, incoming)
@@ -201,8 +199,7 @@ class StoredSweep:
                 self._peaks[number] = peak
                 logarithms += self._logs[number]
             if own.clique.parent is None:
-                with np.errstate(divide="ignore"):
-                    logarithms += message[0] if self._is_log else np.log(message[0])
+                logarithms += message[0] if self._is_log else log_of(message[0])
                 lost += self._losses[number]
             self.messages.put(number, message)
         return logarithms, lost <= NEGLIGIBLE
