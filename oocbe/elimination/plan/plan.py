@@ -97,69 +97,6 @@ class PlannedBucket:
         }
 
 
-class PlanPictures(Shown):
-    """Display of a plan in notebooks; attributes as in :class:`oocbe.elimination.plan.plan.Plan`."""
-
-    problem: Problem
-    buckets: tuple[PlannedBucket, ...]
-    bounds: str
-    memory: int
-    loop_seconds: float
-
-    @property
-    def predicted_seconds(self) -> float:
-        """Processor time that elimination alone takes by what is predicted; a factor of two either way is usual."""
-        return self.loop_seconds or math.fsum(b.predicted_seconds for b in self.buckets)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether a solve begins with bounds, or with a search that has bounds of its own."""
-        return bool(self.bounds) and not self.bounds.startswith("none")
-
-    @property
-    def headline(self) -> str:
-        """One sentence about what a solve does."""
-        if self.is_bounded:
-            return self.bounds
-        way = "elimination of all buckets in one loop" if self.loop_seconds else "elimination"
-        return f"{way}, about {duration_of(self.predicted_seconds)} of processor time"
-
-    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
-        buckets = self.buckets
-        largest = sorted(buckets, key=lambda b: -b.predicted_bytes)[:3]
-        to_disk = sum(b.passage.disk_bytes for b in buckets)
-        return f"Plan of {self.problem.name}", [
-            ("buckets", len(buckets)),
-            ("width", max((len(b.separator) for b in buckets), default=0)),
-            ("predicted rows", powers(sum(b.predicted_rows for b in buckets))),
-            ("predicted bytes", size_of(sum(b.predicted_bytes for b in buckets))),
-            ("solve", self.headline),
-            ("elimination alone", f"about {duration_of(self.predicted_seconds)}" if self.is_bounded else None),
-            ("memory for messages", size_of(self.memory)),
-            ("to disk", size_of(to_disk) if to_disk else None),
-            *(
-                (f"bucket of {b.name}", f"{powers(b.predicted_rows)} rows, {size_of(b.predicted_bytes)}, {b.form}")
-                for b in largest
-            ),
-        ]
-
-    def plot(self) -> Picture:
-        """The tree of buckets by bytes of their messages, and the profile of the order; UsageError without matplotlib.
-
-        A bucket's parent is the one that its message goes to: that of the separator's first variable.
-        """
-        from oocbe.runtime.pictures.plots import bucket_tree
-
-        place = {b.variable: number for number, b in enumerate(self.buckets)}
-        return bucket_tree(
-            self.problem.name,
-            [b.name for b in self.buckets],
-            [place[b.separator[0]] if b.separator else None for b in self.buckets],
-            [b.predicted_bytes for b in self.buckets],
-            [len(b.separator) for b in self.buckets],
-        )
-
-
 def powers(rows: int) -> str:
     """Row counts beyond a billion as powers of two."""
     return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
@@ -213,7 +150,7 @@ PRINTED_BUCKETS = 12
 
 
 @dataclass(frozen=True)
-class Plan(PlanPictures):
+class Plan(Shown):
     """An elimination order with its buckets; prints itself.
 
     Attributes
@@ -244,6 +181,59 @@ class Plan(PlanPictures):
     presolve: tuple[PresolveStep, ...] = ()
     workers: int | None = None
     loop_seconds: float = 0.0
+
+    @property
+    def predicted_seconds(self) -> float:
+        """Processor time that elimination alone takes by what is predicted; a factor of two either way is usual."""
+        return self.loop_seconds or math.fsum(b.predicted_seconds for b in self.buckets)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a solve begins with bounds, or with a search that has bounds of its own."""
+        return bool(self.bounds) and not self.bounds.startswith("none")
+
+    @property
+    def headline(self) -> str:
+        """One sentence about what a solve does."""
+        if self.is_bounded:
+            return self.bounds
+        way = "elimination of all buckets in one loop" if self.loop_seconds else "elimination"
+        return f"{way}, about {duration_of(self.predicted_seconds)} of processor time"
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        buckets = self.buckets
+        largest = sorted(buckets, key=lambda b: -b.predicted_bytes)[:3]
+        to_disk = sum(b.passage.disk_bytes for b in buckets)
+        return f"Plan of {self.problem.name}", [
+            ("buckets", len(buckets)),
+            ("width", max((len(b.separator) for b in buckets), default=0)),
+            ("predicted rows", powers(sum(b.predicted_rows for b in buckets))),
+            ("predicted bytes", size_of(sum(b.predicted_bytes for b in buckets))),
+            ("solve", self.headline),
+            ("elimination alone", f"about {duration_of(self.predicted_seconds)}" if self.is_bounded else None),
+            ("memory for messages", size_of(self.memory)),
+            ("to disk", size_of(to_disk) if to_disk else None),
+            *(
+                (f"bucket of {b.name}", f"{powers(b.predicted_rows)} rows, {size_of(b.predicted_bytes)}, {b.form}")
+                for b in largest
+            ),
+        ]
+
+    def plot(self) -> Picture:
+        """The tree of buckets by bytes of their messages, and the profile of the order; UsageError without matplotlib.
+
+        A bucket's parent is the one that its message goes to: that of the separator's first variable.
+        """
+        from oocbe.runtime.pictures.plots import bucket_tree
+
+        place = {b.variable: number for number, b in enumerate(self.buckets)}
+        return bucket_tree(
+            self.problem.name,
+            [b.name for b in self.buckets],
+            [place[b.separator[0]] if b.separator else None for b in self.buckets],
+            [b.predicted_bytes for b in self.buckets],
+            [len(b.separator) for b in self.buckets],
+        )
 
     @cached_property
     def on_workers(self) -> Simulated | None:
