@@ -4,9 +4,7 @@ Stored tables are read, the kernels are chosen, rows are brought to where those 
 to agree. A result stays in device memory where an input was there, so that operators chain without copies; otherwise it
 is brought back to main memory.
 
-The inputs' least and greatest values decide the dtype in which a result is exact. Integers stay int32 where every sum
-and product fits, widen to int64 where not, and are refused beyond that: they never wrap around. Floats keep their
-precision; integers that meet floats, or log-sum-exp, become float64.
+The dtype of a result follows from the inputs' least and greatest values (:mod:`oocbe.algebra.ranges`).
 
 Incomplete tables are preprocessed (Bistaffa, Bombieri and Farinelli 2016, algorithm 3): fields are moved to the places
 that the operation needs, rows sorted on the bits that matter (a stable radix sort of just those), and groups of rows

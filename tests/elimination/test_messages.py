@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.elimination.buckets import bucket_message
-from oocbe.elimination.buckets.buckets import ConstraintIndex, members_of
+from oocbe.elimination.buckets.buckets import ConstraintIndex
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.factors import members_of
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.kernels.cpu.pairs import sort as sort_kernels

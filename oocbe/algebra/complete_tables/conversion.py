@@ -230,8 +230,12 @@ def cell_pieces(
     what = f"complete table over {layout.scope}"
     infeasible = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
     most = max(1, int(space.budget.limit * tuning().small_share) // dtype.itemsize)
+
+    def empty(low: int) -> NDArray[Any]:
+        return np.full(min(most, layout.complete_rows - low), infeasible, dtype=dtype)
+
     buffers, low = Buffers(), 0
-    window = np.full(min(most, layout.complete_rows), infeasible, dtype=dtype)
+    window = empty(low)
     for part in parts([JoinInput(source, layout.scope, layout.scope, cost)], space, kernels):
         table = buffers.load("rows", part.inputs[0].source)
         check_feasible(what, table.values, semiring, dtype)
@@ -246,11 +250,11 @@ def cell_pieces(
             if done < len(cells):
                 yield window
                 low += len(window)
-                window = np.full(min(most, layout.complete_rows - low), infeasible, dtype=dtype)
+                window = empty(low)
     while low < layout.complete_rows:
         yield window
         low += len(window)
-        window = np.full(min(most, layout.complete_rows - low), infeasible, dtype=dtype)
+        window = empty(low)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ evaluated by lookups in the bucket's functions, constraints and messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor, members_of
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.execution.sources import ChunkCache, SortedRows
@@ -67,12 +67,13 @@ def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
 
 
 def entries_over(
-    pool: FactorPool, factor: PackedFactor, sizes: Sequence[int], chosen: dict[int, int], axes: Sequence[int]
+    pool: FactorPool, factor: PackedFactor, sizes: Sequence[int], chosen: Mapping[int, Any], axes: Sequence[int]
 ) -> Any:
     """Entries of a packed factor for all assignments of ``axes``, the other variables fixed.
 
-    Returns an array with an axis for each of ``axes``, of length 1 if the factor does not depend on it; a scalar if
-    ``axes`` is empty.
+    chosen : value index of each other variable, or those of many rows, int64 (rows,), if ``axes`` is empty.
+    Returns an array with an axis for each of ``axes``, of length 1 if the factor does not depend on it; a scalar, or
+    (rows,), if ``axes`` is empty.
     """
     place, shift = factor.offset, 0
     spread: NDArray[np.int64] | None = None
@@ -83,7 +84,7 @@ def entries_over(
             along = (np.arange(sizes[v]) << shift).reshape(shape)
             spread = along if spread is None else spread + along
         else:
-            place += chosen[v] << shift
+            place = place + (chosen[v] << shift)
         shift += bits_for(sizes[v])
     if spread is None:
         return pool.entries[place] if not axes else pool.entries[place].reshape((1,) * len(axes))
@@ -98,14 +99,6 @@ def reading(prepared: Prepared, bucket: Bucket) -> Iterator[None]:
     except CorruptDataError as error:
         name = prepared.problem.variables[bucket.variable].name
         raise CorruptDataError(f"{prepared.problem.name}, a message to the bucket of {name}: {error}") from None
-
-
-def members_of(scope: Iterable[int]) -> int:
-    """Variables as a bit set."""
-    members = 0
-    for v in scope:
-        members |= 1 << v
-    return members
 
 
 def subtree_members(subtree: NDArray[np.uint8]) -> int:
@@ -195,9 +188,9 @@ class BucketRows:
         for x in range(size):
             chosen = {**columns, bucket.variable: np.full(rows, x, dtype=np.int64)}
             for c in bucket.constraints:
-                feasible[:, x] &= self._entries(prepared.constraints, c, chosen) != 0
+                feasible[:, x] &= entries_over(prepared.constraints, c, prepared.problem.sizes, chosen, ()) != 0
             for f in bucket.functions:
-                entries = self._entries(prepared.functions, f, chosen)
+                entries = entries_over(prepared.functions, f, prepared.problem.sizes, chosen, ())
                 values[:, x] = values[:, x] + entries if adds else values[:, x] * entries
             for m, (message, table) in enumerate(zip(bucket.messages, self._tables, strict=True)):
                 wanted = np.flatnonzero(feasible[:, x])
@@ -209,15 +202,6 @@ class BucketRows:
                 entries = entries.astype(self._dtype)
                 values[wanted, x] = values[wanted, x] + entries if adds else values[wanted, x] * entries
         return Evaluated(values, feasible, places)
-
-    def _entries(self, pool: FactorPool, factor: PackedFactor, chosen: Mapping[int, NDArray[np.int64]]) -> NDArray[Any]:
-        sizes = self._prepared.problem.sizes
-        index: NDArray[np.int64] = np.zeros(len(chosen[factor.scope[0]]), dtype=np.int64)
-        shift = 0
-        for v in factor.scope:
-            index |= chosen[v] << shift
-            shift += bits_for(sizes[v])
-        return pool.entries[factor.offset + index]
 
 
 class SeparatorRows:

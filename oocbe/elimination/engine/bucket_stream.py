@@ -295,7 +295,6 @@ class BucketStream:
     Attributes
     ----------
     pieces : joined so far, without those that were halved. rows : yielded so far.
-    input_bytes : of tables read so far, including halved pieces.
     done : approximate share of the bucket that has been joined. made : resulting rows.
     """
 
@@ -317,7 +316,7 @@ class BucketStream:
         self._most_bytes = float(self._input_bytes)
         # A join of functions alone has no table bytes by which to cut, and one stream would do everything.
         self._first_share = self._most_share = 1 / (tuning().under_way * room.streams)
-        self.pieces = self.rows = self.input_bytes = self.made = 0
+        self.pieces = self.rows = self.made = 0
         self.done = 0.0
 
     def tables(self) -> Generator[Table, None, None]:
@@ -412,7 +411,6 @@ class BucketStream:
     def _learn(self, piece: BucketPiece, rows: int) -> None:
         """Adapt the size of the next pieces to the rows of a finished one, so that their results are likely to fit."""
         with self._lock:
-            self.input_bytes += piece.nbytes
             times = tuning().half_share * self._result_rows / max(1, rows)
             self._most_bytes = min(float(self._input_bytes), max(1.0, piece.nbytes * times, self._most_bytes / 2))
             self._most_share = min(self._first_share, max(piece.share * times, self._most_share / 2))

@@ -8,7 +8,7 @@ problem are concatenated in one pool, so that compiled loops address them by an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,14 @@ from oocbe.tables.layout import bits_for
 
 LOOKUP_BITS = 20
 """Maximum index bits of a packed factor: a million entries, which as bits fit in a second-level cache."""
+
+
+def members_of(scope: Iterable[int]) -> int:
+    """Variables as a bit set."""
+    members = 0
+    for v in scope:
+        members |= 1 << v
+    return members
 
 
 @dataclass(frozen=True)
@@ -82,10 +90,7 @@ class PoolBuilder:
             padded = np.full(padded_shape, self._filler, dtype=self._dtype)
             padded[tuple(slice(0, n) for n in ordered.shape)] = ordered
             packed = padded.ravel()
-        members = 0
-        for v in scope:
-            members |= 1 << v
-        factor = PackedFactor(tuple(scope[axis] for axis in reversed(axes)), members, sum(bits), self._end)
+        factor = PackedFactor(tuple(scope[axis] for axis in reversed(axes)), members_of(scope), sum(bits), self._end)
         self._factors.append(factor)
         self._arrays.append(packed)
         self._end += len(packed)
