@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from oocbe.algebra.complete_tables.complete_stream import (
     cells_touched,
 )
 from oocbe.algebra.complete_tables.conversion import (
+    AnyTable,
     Scratch,
     cell_pieces,
     complete_in_memory,
@@ -42,13 +43,14 @@ from oocbe.algebra.complete_tables.conversion import (
     rows_in_memory,
     transposed,
 )
-from oocbe.algebra.inputs import Execution, check_form
+from oocbe.algebra.inputs import Execution, TableLike, check_form
 from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.errors import ValueRangeError
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_named
 from oocbe.kernels.choice import complete_kernels
-from oocbe.kernels.interface import CompleteFunction
+from oocbe.kernels.cpu.complete.complete_copy import cells_of_rows
+from oocbe.kernels.interface import Backend, CompleteFunction
 from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.tuning import tuning
@@ -59,11 +61,6 @@ from oocbe.tables.residence import is_on_device, to_host
 from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_CELLS
-
-if TYPE_CHECKING:
-    from oocbe.algebra.complete_tables.conversion import AnyTable
-    from oocbe.algebra.inputs import TableLike
-    from oocbe.kernels.interface import Backend
 
 Cells = TypeVar("Cells", bound=AnyComplete)
 
@@ -107,8 +104,6 @@ def look_up(table: Table, dense: CompleteTable) -> Table:
 
     Returns the rows in their order, without those that the complete table makes infeasible.
     """
-    from oocbe.kernels.cpu.complete.complete_copy import cells_of_rows
-
     semiring = table.semiring
     codes = (semiring.combination, semiring.marginalisation)
     dtype = np.result_type(complete_dtype([table.values, dense.values[dense.feasible()]], semiring), np.int32)

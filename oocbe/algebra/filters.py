@@ -13,14 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
-from oocbe.algebra.inputs import check_form, choose_kernels
+from oocbe.algebra.inputs import TableLike, check_form, choose_kernels
 from oocbe.kernels import backend_named
+from oocbe.kernels.interface import Backend
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.tracing.recorder import phase
 from oocbe.tables.columns import check_values
@@ -28,10 +29,6 @@ from oocbe.tables.layout import Layout, move_plan
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-
-if TYPE_CHECKING:
-    from oocbe.algebra.inputs import TableLike
-    from oocbe.kernels.interface import Backend
 
 
 def semi_join(

@@ -33,9 +33,10 @@ from oocbe.algebra.result_memory import ColumnPool, PooledColumns, kept_columns
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import best_rotation
+from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.gpus import Turns, by_gpus, gpus, on_gpus
-from oocbe.kernels.cuda.transfer.memory import device_room, failed_allocations, with_retry
-from oocbe.kernels.interface import host_array
+from oocbe.kernels.cuda.transfer.memory import device_room, failed_allocations, peak_of, with_retry
+from oocbe.kernels.interface import Backend, host_array
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit, resident_memory
 from oocbe.model.settings.tuning import tuning
@@ -46,13 +47,12 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import ChunkFiles, PackedColumn, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.writer import StoredTableWriter
 
 if TYPE_CHECKING:
     from oocbe.algebra.inputs import TableLike
     from oocbe.algebra.out_of_core.context import ExecutionContext, Step
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
-    from oocbe.kernels.interface import Backend
-    from oocbe.tables.writer import StoredTableWriter
 
 
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
@@ -72,7 +72,6 @@ class DeviceChunk(NamedTuple):
 
 def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
     """Rows of packed tables on the device: keys uint64 (words, rows) and values (rows,) of each."""
-    from oocbe.kernels.cuda.device import cupy
     from oocbe.kernels.cuda.packing.bit_pack import Wanted, unpack
 
     found: list[tuple[Any, Any]] = []
@@ -128,7 +127,6 @@ def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) ->
     Raises ResourceError: the device's memory ran out.
     """
     from oocbe.kernels.cuda.packing.bit_pack import DeviceColumn, Measured
-    from oocbe.kernels.cuda.transfer.memory import with_retry
 
     if not parts:
         return []
@@ -387,8 +385,6 @@ class StoredResult:
 
     def _rows(self) -> tuple[Any, Any]:
         """All rows that wait, on the current device."""
-        from oocbe.kernels.cuda.device import cupy
-
         parts = [(cupy().asarray(keys), cupy().asarray(values)) for keys, values in self._waiting]
         if len(parts) == 1:
             return parts[0]
@@ -629,9 +625,7 @@ class PiecesThroughDevice:
     def row_bytes(self) -> float | None:
         """Device memory for each row of a piece, in bytes, measured by a sample; None: there is none in memory, or no
         small one."""
-        from oocbe.kernels.cuda.device import cupy
         from oocbe.kernels.cuda.transfer.conveyor import SLOTS
-        from oocbe.kernels.cuda.transfer.memory import peak_of
 
         cut = self._cuts.sample(tuning().least_device_piece_rows)
         found = [] if cut is None else self._columns_of(cut)
@@ -759,8 +753,6 @@ def _stacked(words: Sequence[Any]) -> Any:
     """Key words as one array (words, rows) on the device."""
     if len(words) == 1:
         return words[0][np.newaxis]
-    from oocbe.kernels.cuda.device import cupy
-
     return cupy().stack(words)
 
 

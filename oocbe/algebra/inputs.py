@@ -33,17 +33,16 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
 from oocbe.tables.numbers import check_numbers, extremes, strange_number
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.residence import is_on_device, to_host, to_kernels
+from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from oocbe.tables.packed import PackedTable
-    from oocbe.tables.stored import StoredTable
-
-    RowTable: TypeAlias = Table | StoredTable
-    TableLike: TypeAlias = Table | StoredTable | PackedTable
+RowTable: TypeAlias = Table | StoredTable
+TableLike: TypeAlias = Table | StoredTable | PackedTable
 
 Result = TypeVar("Result")
 

@@ -21,39 +21,43 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast, overload
+from typing import Any, TypeAlias, Unpack, cast, overload
 
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.conversion import in_memory
+from oocbe.algebra.complete_tables.conversion import AnyTable, in_memory
 from oocbe.algebra.elimination import Join, JoinElimination, MarginalisationStep, has_duplicates, split_key_word
-from oocbe.algebra.gpu_streaming import DevicePlan, known_extent
-from oocbe.algebra.inputs import Execution, ExecutionSettings, check_pair, check_result, check_values, choose_kernels
+from oocbe.algebra.gpu_streaming import DevicePlan, Streamable, known_extent
+from oocbe.algebra.inputs import (
+    Execution,
+    ExecutionSettings,
+    KernelSettings,
+    RowTable,
+    TableLike,
+    check_pair,
+    check_result,
+    check_values,
+    choose_kernels,
+)
+from oocbe.algebra.inputs import OperatorSettings as Settings
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step, extent_of
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import distributes
 from oocbe.errors import ModelError, UsageError
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_for
+from oocbe.kernels.interface import Backend
 from oocbe.model.model_checks import as_tuple
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.memory import MemoryLimit
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.object_path import is_url, place_named
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.scratch import ScratchFolder, default_parent
-from oocbe.tables.stored import AnyComplete
+from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
-
-if TYPE_CHECKING:
-    from oocbe.algebra.complete_tables.conversion import AnyTable
-    from oocbe.algebra.gpu_streaming import Streamable
-    from oocbe.algebra.inputs import KernelSettings, RowTable, TableLike
-    from oocbe.algebra.inputs import OperatorSettings as Settings
-    from oocbe.kernels.interface import Backend
-    from oocbe.tables.complete import CompleteTable
-    from oocbe.tables.stored import StoredCompleteTable, StoredTable
 
 
 def check_operation(tables: Sequence[AnyTable], gone: Sequence[str]) -> None:

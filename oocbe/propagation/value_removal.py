@@ -20,7 +20,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
-from oocbe.propagation.domains import Domains, TableBatch, may_remove
+from oocbe.propagation.domains import Domains, TableBatch, ValuePlaces, may_remove
 from oocbe.runtime.deadline import check_deadline, looked
 
 
@@ -157,8 +157,6 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
 
     In products it stays a function without variables: a constant has no room for the range of many factors.
     """
-    from oocbe.propagation.domains import ValuePlaces
-
     number = {v: i for i, v in enumerate(left)}
     places = ValuePlaces(domains)
     adds = problem.semiring.combination is Combination.ADD

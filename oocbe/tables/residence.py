@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.interface import host_array, host_arrays, is_device_array
+from oocbe.kernels.interface import Backend, host_array, host_arrays, is_device_array
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.memory import Holder
-    from oocbe.kernels.interface import Backend
 
 AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
 

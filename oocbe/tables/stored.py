@@ -38,6 +38,7 @@ from oocbe.tables.chunk_files import (
     read_packed_into,
     value_names,
 )
+from oocbe.tables.columns import Domains, Rows
 from oocbe.tables.complete import Cells, CompleteTable, check_cells
 from oocbe.tables.exchange import VALUES, Exchanged
 from oocbe.tables.group import (
@@ -61,7 +62,6 @@ from oocbe.tables.writer import CellSettings, CompleteTableWriter, RowSettings, 
 if TYPE_CHECKING:
     import pyarrow
 
-    from oocbe.tables.columns import Domains, Rows
     from oocbe.tables.parquet_source import Source
 
 

@@ -14,9 +14,9 @@ from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.runtime.framed import module_of_frames
 from oocbe.runtime.pictures.shown import Shown
-from oocbe.tables.columns import check_values
+from oocbe.tables.columns import Domains, Rows, check_scope, check_values, sorted_rows
 from oocbe.tables.exchange import VALUES, ColumnSettings, Exchanged
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, limbs_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow
 
     from oocbe.runtime.pictures.plots import Picture
-    from oocbe.tables.columns import Domains, Rows
     from oocbe.tables.parquet_source import Source
 
 
@@ -206,8 +205,6 @@ class Table(Shown, Exchanged):
         ({(1, 0): 5, (0, 1): 7}, {'colour': ('blue', 'red')})
         """
         from oocbe.tables.arrow import arrow_table, column_of, numbers_of
-        from oocbe.tables.columns import check_scope, sorted_rows
-        from oocbe.tables.layout import check_integers
 
         given = arrow_table(data)
         names = check_scope(given.column_names, values, scope, what)
@@ -257,7 +254,6 @@ class Table(Shown, Exchanged):
 
         For larger data: :meth:`oocbe.StoredTable.from_parquet`, which also explains ``rename`` and ``drop_nulls``.
         """
-        from oocbe.tables.columns import check_scope
         from oocbe.tables.parquet_source import check_renamed, source_of
 
         found = source_of(source, rename, drop_nulls)

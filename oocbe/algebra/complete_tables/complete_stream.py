@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.execution.pipeline import run_in_order
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
-from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.kernels.interface import CompleteBackend, CompleteFunction, steps_of
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import KERNELS, phase, span
@@ -46,9 +46,6 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.numbers import converted
 from oocbe.tables.stored import AnyComplete
 from oocbe.tables.table import format_bytes
-
-if TYPE_CHECKING:
-    from oocbe.kernels.interface import CompleteBackend
 
 Ranges = dict[int, tuple[int, int]]
 """For variables that are cut, the range of their values in a piece; all others have their whole domain."""

@@ -26,31 +26,28 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.algebra.complete_tables.complete_stream import CellRoom, CompleteCuts, Ranges, read_box, runs_of
+from oocbe.execution.budget import MemoryPlan
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Buffers, Source, row_bytes
 from oocbe.kernels.cpu.complete.capped_costs import add_capped, least_capped
 from oocbe.kernels.cpu.complete.complete_copy import cells_of_rows, copy_function
-from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.kernels.interface import Backend, CompleteFunction, steps_of
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable, key_fields, rows_among
+from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import check_feasible
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
-
-if TYPE_CHECKING:
-    from oocbe.execution.budget import MemoryPlan
-    from oocbe.kernels.interface import Backend
-    from oocbe.tables.layout import Layout
 
 Values = NDArray[np.generic]
 Scratch = Callable[[Iterable[Values]], AbstractContextManager[StoredCompleteTable]]

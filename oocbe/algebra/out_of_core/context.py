@@ -7,12 +7,12 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.inputs import Execution, check_result
+from oocbe.algebra.inputs import Execution, TableLike, check_result
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.cluster.workers import current
@@ -21,6 +21,7 @@ from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import Buffers, Source, row_bytes
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
+from oocbe.kernels.interface import Backend
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.model.settings.option_values import parse_bytes, parse_integer
 from oocbe.model.settings.tuning import tuning
@@ -34,10 +35,6 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS
-
-if TYPE_CHECKING:
-    from oocbe.algebra.inputs import TableLike
-    from oocbe.kernels.interface import Backend
 
 
 class ResultRows(NamedTuple):

@@ -28,12 +28,11 @@ from functools import partial
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oocbe.algebra.gpu_streaming import DevicePlan
-from oocbe.algebra.inputs import arrange
+from oocbe.algebra.inputs import TableLike, arrange
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
@@ -54,6 +53,7 @@ from oocbe.execution.cluster.workers import Workers, current
 from oocbe.execution.partition import JoinInput, KeyIndex, LaidEndToEnd, OrderedSlice, run_cost
 from oocbe.execution.sources import Source, StoredRows
 from oocbe.kernels import backend_for
+from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import KERNELS, span
@@ -64,10 +64,6 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_ROWS
-
-if TYPE_CHECKING:
-    from oocbe.algebra.inputs import TableLike
-    from oocbe.model.semiring import Semiring
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.layout import Schema
+from oocbe.tables.layout import Layout, Schema
 from oocbe.tables.residence import host_rows, host_values, is_on_device, stays_on_device, to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredCompleteTable, StoredTable
@@ -37,7 +37,6 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.elimination.runs.checkpoint import OrderCheckpoint, PublishedMessage
-    from oocbe.tables.layout import Layout
 
 
 class AccountedMessage(Protocol):

@@ -8,11 +8,11 @@ from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.execution.cluster.workers import current as current_workers
 from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
 from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
     from oocbe.model.settings.options import SolveOptions
-    from oocbe.runtime.deadline import Deadline
 
 
 def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:

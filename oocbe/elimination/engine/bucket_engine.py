@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.engine.decision import Device, joins_on_device
 from oocbe.errors import DiskError, LimitError, ResourceError
+from oocbe.kernels.choice import complete_kernels, cuda_works
 from oocbe.kernels.cpu.buckets.bucket_join import MessageRows, Walk
 from oocbe.kernels.cpu.buckets.join_arrays import Frontier, JoinProgram, SharedCounts, TableArrays, TrieArrays
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
+from oocbe.kernels.interface import CompleteBackend
 from oocbe.model.settings.machine import device_memory_limit, use_gpus
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
@@ -36,7 +38,6 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.elimination.engine.substitutions import Substitutions
     from oocbe.execution.cluster.workers import Workers
-    from oocbe.kernels.interface import CompleteBackend
 
 NO_LIMIT = 1 << 62
 """Limit of rows and steps that no walk reaches."""
@@ -372,7 +373,6 @@ class BucketEngine:
         self._device_limbs = 0
         if backend == "cpu":
             return
-        from oocbe.kernels.choice import cuda_works
         from oocbe.kernels.cuda.device import cupy
         from oocbe.kernels.cuda.gpus import GpuPool
         from oocbe.kernels.cuda.transfer import memory
@@ -479,8 +479,6 @@ class BucketEngine:
 
     def complete_kernels(self, joined_cells: int) -> CompleteBackend:
         """Kernels for a bucket with so many joined complete cells; UnsupportedError: the backend has none."""
-        from oocbe.kernels.choice import complete_kernels
-
         self.deadline.check()
         if self.insists:
             return complete_kernels(joined_cells, "cuda")

@@ -24,11 +24,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oocbe.elimination.engine.bucket_engine import NO_LIMIT, TooManyRowsError, TooManyStepsError
+from oocbe.elimination.engine.bucket_engine import NO_LIMIT, BucketEngine, TooManyRowsError, TooManyStepsError
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.row_pruning.row_bounds import RowBound
@@ -41,9 +40,6 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, cut_to_fit, run_piece
 from oocbe.tables.layout import WORD_BITS, Layout, Schema
 from oocbe.tables.table import Table, format_bytes
-
-if TYPE_CHECKING:
-    from oocbe.elimination.engine.bucket_engine import BucketEngine
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
+from oocbe.execution.cluster.dask_workers import MISSING, QUIET, DaskWorkers
 from oocbe.execution.cluster.started_workers import LocalWorkers, SlurmSettings, SlurmWorkers
 from oocbe.execution.cluster.workers import use_workers
 from oocbe.kernels.cpu.threads import thread_count
@@ -91,8 +92,6 @@ def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWork
 
 @contextmanager
 def _of_client(client: Client, memory: int | None) -> Iterator[None]:
-    from oocbe.execution.cluster.dask_workers import DaskWorkers
-
     if not hasattr(client, "scheduler_info"):
         raise UsageError(f"client: {client!r:.100}: give a distributed.Client, or an address as cluster")
     workers = DaskWorkers(client, memory)
@@ -106,8 +105,6 @@ def _of_client(client: Client, memory: int | None) -> Iterator[None]:
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at an address, with the TLS settings of Dask's configuration."""
-    from oocbe.execution.cluster.dask_workers import MISSING, QUIET
-
     try:
         from distributed import Client, Security
     except ImportError as error:
