@@ -22,7 +22,7 @@ from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
 from oocbe.algebra.inputs import TableLike, check_form, choose_kernels
 from oocbe.kernels import backend_named
 from oocbe.kernels.interface import Backend
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.runtime.tracing.recorder import phase
 from oocbe.tables.columns import check_values
 from oocbe.tables.layout import Layout, move_plan
@@ -92,8 +92,7 @@ class _Rows:
         """A table's values of some variables."""
         plan = move_plan(table.layout, part, part.scope)
         found = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
-        for piece in _pieces(table):
-            check_deadline()
+        for piece in looked(_pieces(table)):
             found = np.union1d(found, _comparable(backend_named("cpu").permute(piece.keys, plan, part.words)))
         return cls(part, found)
 
@@ -130,8 +129,7 @@ def _kept(table: Table | StoredTable, rows: _Rows, part: Layout) -> Iterator[Tab
         chunks: Iterator[Table] = iter([to_host(table)])
     else:
         chunks = _chunks_near(table, rows)
-    for chunk in chunks:
-        check_deadline()
+    for chunk in looked(chunks):
         keep = rows.among(_comparable(backend_named("cpu").permute(chunk.keys, plan, part.words)))
         if keep.all():
             yield chunk

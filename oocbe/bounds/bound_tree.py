@@ -21,7 +21,7 @@ from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, lower_share
 from oocbe.bounds.row_tables import network_of
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import check_deadline, current_flag, suppressed_limit
+from oocbe.runtime.deadline import check_deadline, current_flag, looked, suppressed_limit
 
 SCALE = 1 << 8
 """Shares are multiples of ``1 / SCALE``, or of a smaller unit where linear constraints take part."""
@@ -186,8 +186,7 @@ class BoundSearch:
             if best and working_time() > self._end:
                 break
             parts, estimate = self._parts(node, removed, v), 0.0
-            for part in parts:
-                check_deadline()
+            for part in looked(parts):
                 gap = (self._limit + 1 - self._ascend(node, self._without(removed, part), 1).bound) / missing
                 estimate += math.expm1(5 * max(0.0, min(1.0, gap)))
             if estimate < least:

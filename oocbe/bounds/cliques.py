@@ -37,7 +37,7 @@ from oocbe.bounds.row_tables import MOST_CELLS, ScopeTable, ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, looked
 
 ROOM = 256
 """Maximum number of cliques of a cover that one compiled call finds."""
@@ -87,8 +87,7 @@ def violated_cliques(
     cliques = np.empty((2 * HEAVY_AT_ONCE + 1, adjacent.shape[1]), dtype=np.uint64)
     scratch = np.empty((2, len(point)), dtype=np.int64)
     found: set[tuple[int, ...]] = set()
-    for first in range(0, len(heavy), HEAVY_AT_ONCE):
-        check_deadline()
+    for first in looked(range(0, len(heavy), HEAVY_AT_ONCE)):
         some = heavy[first : first + HEAVY_AT_ONCE]
         count = kernels.violated_cliques(adjacent, some, point, support, least_violation, cliques, scratch)
         found |= _members(cliques[:count])
@@ -214,8 +213,7 @@ def _without_slack(
     for number, members in enumerate(cliques):
         holds[number, members] = True
     tight: set[int] = set()
-    for scope in scopes:
-        check_deadline()
+    for scope in looked(scopes):
         is_open = np.isin(owner, scope)
         within = np.flatnonzero(~holds[:, ~is_open].any(axis=1))
         found: list[int] = []

@@ -166,8 +166,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     is_empty = False
     listed, others = _split(problem)
     known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
-    for scope, cells in _dense_parts(problem, others):
-        check_deadline()
+    for scope, cells in looked(_dense_parts(problem, others)):
         if not cells.any():
             continue
         key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
@@ -183,8 +182,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
         larger.setdefault(len(c.scope), []).append(first[list(c.scope)] + c.tuples)
     for sets in besides:
         larger.setdefault(sets.shape[1], []).append(sets)
-    for linear in problem.linear_constraints:
-        check_deadline()
+    for linear in looked(problem.linear_constraints):
         _add_linear(linear, first, pairs, removed)
     for literals in larger.pop(1, []):
         removed[literals[:, 0]] = 1
@@ -236,8 +234,7 @@ def _add_linear(
     use = np.concatenate([own - low for own, low in zip(c.coefficients, least, strict=True)])
     removed[literals[use > room]] = 1
     heavy = 2 * use > room  # if two literals exceed the room together, twice the larger one does
-    for literal, own in zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True):
-        check_deadline()
+    for literal, own in looked(zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True)):
         others = literals[own + use > room]
         others = others[(others < first[_variable(first, literal)]) | (others >= first[_variable(first, literal) + 1])]
         pairs[literal, others] = True
@@ -463,8 +460,7 @@ def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[
     limits = cost_limits(problem)
     functions = list(problem.functions)
     found: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
-    for number, f in enumerate(problem.functions):
-        check_deadline()
+    for number, f in looked(enumerate(problem.functions)):
         if len(f.scope) < 2 or math.prod(problem.sizes[v] for v in f.scope) > LARGEST_PART:
             continue
         values, permitted = f.to_array(problem.sizes)

@@ -27,7 +27,7 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import check_deadline, current, current_flag
+from oocbe.runtime.deadline import check_deadline, current, current_flag, looked
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,7 @@ class _Collector:
         in_soft = {v for part in soft for v in part.scope}
         safe = np.full(len(self.sizes), -1, dtype=np.int64)
         loss = np.zeros(len(self.sizes))
-        for v in range(len(self.sizes)):
-            check_deadline()
+        for v in looked(range(len(self.sizes))):
             own = self.slots(v)
             permitted = self.permitted[own] != 0
             values = np.flatnonzero(~harmful[own] & permitted & frugal[own])
@@ -160,21 +159,17 @@ def search_model(problem: Problem) -> SearchModel:
     sign = -1.0 if problem.semiring.marginalisation is Marginalisation.MAX else 1.0
     slots = int(start[-1])
     parts = _Collector(sizes, sign, start, np.zeros(slots), np.ones(slots, dtype=np.uint8), sign * problem.constant)
-    for c in problem.constraints:
-        check_deadline()
+    for c in looked(problem.constraints):
         parts.add_constraint(c)
-    for f in problem.functions:
-        check_deadline()
+    for f in looked(problem.functions):
         parts.add_function(f)
-    for linear in problem.linear_constraints:
-        check_deadline()
+    for linear in looked(problem.linear_constraints):
         parts.is_infeasible |= linear.is_impossible
     if problem.upper_bound is not None and sign > 0:
         parts.forbid_from(float(problem.upper_bound))
     linears = _lay_out_linear(problem)
     frugal = np.ones(slots, dtype=bool)
-    for v in range(len(sizes)):
-        check_deadline()
+    for v in looked(range(len(sizes))):
         own = parts.slots(v)
         for use in range(int(linears[0][v]), int(linears[0][v + 1])):
             consumption = linears[3][linears[2][use] : linears[2][use] + sizes[v]]
@@ -236,8 +231,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
     dense_size: list[int] = []
     members: list[list[ListedFactor]] = []
     total = 0
-    for part in parts:
-        check_deadline()
+    for part in looked(parts):
         scope = tuple(sorted(part.scope))
         number = number_of.get(scope)
         if number is None:
@@ -258,8 +252,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
     keys: list[NDArray[np.int64]] = []
     key_values: list[NDArray[np.float64]] = []
     default = np.zeros(len(factors))
-    for number, own in enumerate(members):
-        check_deadline()
+    for number, own in looked(enumerate(members)):
         if dense_size[number] == 0:
             (part,) = own
             index = _index(part, factors[number], strides[number])
@@ -324,8 +317,7 @@ def _fill_tables(
                 by_arity.setdefault(len(part.scope), []).append((number, part))
                 if part.default:
                     table[offsets[number] : offsets[number] + dense_size[number]] += part.default
-    for group in (piece for same in by_arity.values() for piece in _pieces(same)):
-        check_deadline()
+    for group in looked(piece for same in by_arity.values() for piece in _pieces(same)):
         numbers = [number for number, _ in group]
         stride = np.array([strides[number] for number in numbers])
         given = np.array([part.scope for _, part in group])

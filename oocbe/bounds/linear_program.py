@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.forbidden import Row
 from oocbe.runtime.data_limit import data_limit
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.runtime.interruption import current
 
 with data_limit.lifted():
@@ -88,8 +88,7 @@ class LinearProgram:
         if not fresh:
             return 0
         starts, indices, values, upper = [0], [], [], []
-        for row in fresh:
-            check_deadline()
+        for row in looked(fresh):
             index, value, limit = self._in_columns(row)
             indices.append(index)
             values.append(value)

@@ -61,7 +61,7 @@ from oocbe.bounds.row_tables import ScopeTable, ScopeTables, from_zero
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, looked
 
 MOST_JOINED = 1 << 12
 """Maximum number of cells of the sum of a variable's functions. Each pass of the ascent visits every cell."""
@@ -224,8 +224,7 @@ class _Reducing:
 
     def run_along(self, order: Sequence[int]) -> Reduction:
         """Eliminate the variables of an order except the last."""
-        for v in order[:-1]:
-            check_deadline()
+        for v in looked(order[:-1]):
             self._left.remove(v)
             self._eliminate(v)
         return self._result(sorted(self._left))
@@ -631,8 +630,7 @@ def with_joint_tables(reduction: Reduction) -> Reduction:
         none: Any = np.zeros(shape, dtype=np.int64 if tables.is_integral else np.float64)
         parts[scope] = ScopeTable(scope, none, np.ones(shape, dtype=bool), 0)
         joins |= {pair: [scope] for pair in pairs}
-    for inner, scopes in joins.items():
-        check_deadline()
+    for inner, scopes in looked(joins.items()):
         part = parts.pop(inner)
         for number, scope in enumerate(scopes):
             parts[scope] = _joined(parts[scope], part, has_costs=number == 0)
@@ -666,8 +664,7 @@ def _triangles(tables: ScopeTables, variables: int, taken: Iterable[tuple[int, .
     weight = np.zeros((variables, variables))
     for (u, v), own in edges.items():
         weight[u, v] = weight[v, u] = own
-    for u, v in sorted(edges, key=lambda edge: (-edges[edge], edge)):
-        check_deadline()
+    for u, v in looked(sorted(edges, key=lambda edge: (-edges[edge], edge))):
         cheaper = np.where(sizes * (sizes[u] * sizes[v]) <= MOST_CELLS, np.minimum(weight[u], weight[v]), 0.0)
         w = int(np.argmax(cheaper))
         if weight[u, v] and cheaper[w]:

@@ -30,7 +30,7 @@ from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.html import first_words, grid, paragraph
 from oocbe.runtime.pictures.shown import Shown
@@ -257,8 +257,7 @@ def _conditioned_groups(
     """
     if not group_work(tree, len(cases), case_seconds):
         return
-    for group in _groups(cases):
-        check_deadline()
+    for group in looked(_groups(cases)):
         pattern = cases.observed[group[0]] != UNOBSERVED
         observed = np.flatnonzero(pattern).tolist()
         most_work = group_work(tree, len(group), case_seconds)
@@ -348,8 +347,7 @@ def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequ
     found = np.zeros((len(cases) * many, sizes[largest]))
     logarithms = np.full(len(found), -np.inf)
     length = max(1, tuning().joint_piece_numbers // len(sizes))
-    for first in range(0, len(found), length):
-        check_deadline()
+    for first in looked(range(0, len(found), length)):
         rows = np.arange(first, min(first + length, len(found)))
         own, combinations = np.divmod(rows, many)
         part = cases.some(own)

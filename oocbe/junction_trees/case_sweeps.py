@@ -29,7 +29,7 @@ from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.option_values import parse_backend
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, looked
 
 if TYPE_CHECKING:
     from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, SweepPlan
@@ -317,8 +317,7 @@ class DeviceSweep(BlockSweep):
         width = -(-count // -(-count // most))
         block = Block(device, plan.belief_rows, width)
         doubtful = [np.empty(0, dtype=np.int64)]
-        for first in range(0, count, width):
-            check_deadline()
+        for first in looked(range(0, count, width)):
             own = np.arange(first, min(first + width, count))
             doubtful.append(own[~self._sweep(device, plan, block, own)])
         return np.concatenate(doubtful)

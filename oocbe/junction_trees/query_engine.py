@@ -36,7 +36,7 @@ from oocbe.junction_trees.sweeping import Messages, Shares, collect, distribute,
 from oocbe.junction_trees.weights import log_of
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 
 _TRUSTED = np.ones(1, dtype=np.bool_)
 
@@ -142,8 +142,7 @@ def _draw(tree: CompiledTree, program: Program, messages: Messages, count: int, 
     found = np.zeros((count, len(tree.problem.variables)), dtype=np.int64)
     above = {int(root): np.zeros(count, dtype=np.int64) for root in tree.roots}
     rows = np.empty(count, dtype=np.int64)
-    for place, c in enumerate(program.distributed.tolist()):
-        check_deadline()
+    for place, c in looked(enumerate(program.distributed.tolist())):
         edges = program.reads[program.read_start[place] : program.read_start[place + 1]]
         uniform = random.random(count)
         draw_rows(arrays, c, edges, messages.values[:, 0], messages.is_log, above.pop(c), uniform, rows)

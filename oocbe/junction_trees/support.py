@@ -175,8 +175,7 @@ def clique_rows(
     )
     if ROW_BYTES * certain_rows(sizes, cliques, weights.tables, assigned, covered) > memory:
         raise ResourceError(too_large)
-    for number, clique in enumerate(cliques):
-        check_deadline()
+    for number, clique in looked(enumerate(cliques)):
         own = [weights.tables[t] for t in assigned[number]]
         wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} - tries.keys()]
         left -= sum(trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)

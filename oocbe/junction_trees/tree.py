@@ -57,7 +57,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import default_memory_limit, give_back_large_blocks, resident_memory
 from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.runtime.pictures.html import first_pairs
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.runtime.temporary_names import temporary_beside
@@ -110,8 +110,7 @@ def _write(tree: CompiledTree, made: Path) -> None:
             cells = math.prod(tree.problem.sizes[v] for v in clique.variables)
             is_complete.append(own.rows == cells and all(is_complete[c] for c in tree.shape.children[number]))
             pieces = []
-            for first in range(0, own.rows, PIECE_ROWS):
-                check_deadline()
+            for first in looked(range(0, own.rows, PIECE_ROWS)):
                 last = min(first + PIECE_ROWS, own.rows)
                 group, end = (int(g) for g in np.searchsorted(own.groups, [first, last - 1], side="right"))
                 bounds: NDArray[np.int64] = np.clip(own.groups[group - 1 : end + 1], first, last)

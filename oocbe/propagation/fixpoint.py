@@ -32,7 +32,7 @@ from oocbe.propagation.tables import (
     bytes_of,
     codes_of,
 )
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 
 if TYPE_CHECKING:
     from oocbe.propagation.device_tables import DeviceTable
@@ -242,8 +242,7 @@ class Network:
         """Propagate some constraints once; returns those of the next round."""
         domains = found.domains
         again: set[int] = set()
-        for number in sorted(waiting, key=lambda n: (self.propagators[n].cost, n)):
-            check_deadline()
+        for number in looked(sorted(waiting, key=lambda n: (self.propagators[n].cost, n))):
             propagator = self.propagators[number]
             if self._asked is not None and number not in self._asked:
                 propagator.push()

@@ -22,7 +22,7 @@ from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import check_feasible, dtype_of_rows, holds
 from oocbe.tables.table import Table, format_bytes
@@ -226,8 +226,7 @@ class CompleteTable(Cells):
         values: Any = self.values
         if not is_device_array(values):
             counted = 0
-            for start in range(0, len(values), CELLS_BETWEEN_LOOKS):
-                check_deadline()
+            for start in looked(range(0, len(values), CELLS_BETWEEN_LOOKS)):
                 counted += int(np.count_nonzero(self.is_feasible(values[start : start + CELLS_BETWEEN_LOOKS])))
             return counted
         from oocbe.kernels.cuda.complete.complete import count_feasible

@@ -17,7 +17,7 @@ import numpy as np
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.settings.option_values import parse_boolean
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.temporary_names import LOCK_NAME, replace, temporary_beside
 from oocbe.tables import disk
@@ -185,8 +185,7 @@ def _write_files(
 
     number, written, part = 0, 0, opened(0)
     try:
-        for batch in batches:
-            check_deadline()
+        for batch in looked(batches):
             part = part or opened(number)
             part.write_batch(batch, row_group_size=rows)
             written += batch.num_rows

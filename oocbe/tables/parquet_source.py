@@ -22,7 +22,7 @@ from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.model.settings.option_values import parse_boolean
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.data_limit import data_limit
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import check_deadline, looked
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.plain_files import kind_of, no_file
 from oocbe.runtime.urls import refuse_url, url_of
@@ -398,8 +398,7 @@ class ColumnSource:
             return self
         if of_files and (self.rows or 0) * sum(kind.bit_width for kind in types) > 8 * most:
             return self
-        for batch in self.data.batches(own, BATCH_ROWS):
-            check_deadline()
+        for batch in looked(self.data.batches(own, BATCH_ROWS)):
             parts.append(batch)
             nbytes += batch.nbytes
             if nbytes > most:

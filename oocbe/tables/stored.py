@@ -25,7 +25,7 @@ from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room
 from oocbe.runtime.checksums import crc32
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 from oocbe.tables.chunk_files import (
     KEY_NAMES,
     PACKED,
@@ -553,8 +553,7 @@ class StoredTable(StoredGroup, Exchanged):
                     duplicates=duplicates,
                 ) as writer,
             ):
-                for keys, numbers in found.pieces:
-                    check_deadline()
+                for keys, numbers in looked(found.pieces):
                     writer.append(keys, numbers)
         return cls.open(path)
 

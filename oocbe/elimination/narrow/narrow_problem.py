@@ -60,7 +60,7 @@ from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, unlimited
+from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked, unlimited
 from oocbe.tables.layout import bits_for
 
 
@@ -484,8 +484,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
         found: list[int] = members[starts[table] : starts[table + 1]].tolist()
         return found
 
-    for p in np.flatnonzero(is_large).tolist():
-        check_deadline()
+    for p in looked(np.flatnonzero(is_large).tolist()):
         axes = [int(order[p]), *scope(factors + p)]
         shape = [int(sizes[v]) for v in axes]
         permits: Any = np.ones(shape, dtype=np.int64)

@@ -217,8 +217,7 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
     masks: list[NDArray[np.uint64]] = []
     known: dict[tuple[object, ...], int] = {}
     end = 0
-    for (u, v), array in permitted.items():
-        check_deadline()
+    for (u, v), array in looked(permitted.items()):
         for x, y, leaves in ((u, v, array), (v, u, array.T)):
             key = (leaves.shape, leaves.tobytes())
             if key not in known:

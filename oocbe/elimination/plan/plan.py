@@ -40,7 +40,7 @@ from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline, check_deadline, looked
+from oocbe.runtime.deadline import Deadline, looked
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
@@ -529,8 +529,7 @@ def _forecasts(problem: Problem, choice: OrderChoice, dtype: np.dtype[Any]) -> l
     position = {v: place for place, v in enumerate(choice.order)}
     sizes, bits = problem.sizes, [bits_for(size) for size in problem.sizes]
     messages = []
-    for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
-        check_deadline()
+    for v, separator, rows in looked(zip(choice.order, choice.separators, choice.predicted_rows, strict=True)):
         target = position[separator[0]] if separator else None
         cells = math.prod([sizes[u] for u in separator])
         predicted = min(cells, round(rows))

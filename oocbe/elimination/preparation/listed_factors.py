@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.deadline import looked
 
 LARGE = 1 << 16
 """Tuples of a part that is not joined with others, and whose variables have a check of the deadline each."""
@@ -55,8 +55,7 @@ def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes
         if part.default == 0 and len(part.values) < LARGE:
             by_arity.setdefault(len(part.scope), []).append(part)
             continue
-        for place, v in enumerate(part.scope):
-            check_deadline()
+        for place, v in looked(enumerate(part.scope)):
             if part.default == 0:
                 harmful[start[v] + part.tuples[part.values != 0, place]] = True
                 continue

@@ -35,7 +35,7 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import check_deadline, looked, suppressed_limit, unlimited
+from oocbe.runtime.deadline import looked, suppressed_limit, unlimited
 
 ROUNDING = 1e-9
 """Margin, relative to a sum of floats, by which a penalty must exceed the cost of avoiding it: far above rounding."""
@@ -86,8 +86,7 @@ def _forbidding(problem: Problem) -> Problem:
     functions: list[Function] = []
     constraints = list(problem.constraints)
     constant = problem.constant
-    for f in problem.functions:
-        check_deadline()
+    for f in looked(problem.functions):
         rows = forbidden.get(id(f))
         if rows is None:
             functions.append(f)
@@ -155,12 +154,10 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
         if not c.scope and len(c.tuples) == c.allowed:
             continue
         (least if c.allowed else against).setdefault(len(c.scope), []).append((c.scope, c.tuples))
-    for arity, tables in against.items():
-        check_deadline()
+    for arity, tables in looked(against.items()):
         if arity:
             harmful[slots_of(tables, start).ravel()] = True
-    for arity, tables in least.items():
-        check_deadline()
+    for arity, tables in looked(least.items()):
         if not arity:
             continue
         found += np.bincount(slots_of(tables, start).ravel(), minlength=len(found))
@@ -202,8 +199,7 @@ def _forbidden(
         is_refused = p.is_sparse and cells > EXPANDED_ROWS  # as what it is
         if not is_refused and (p.penalties > 0).any():
             by_arity.setdefault(len(p.function.scope), []).append(p)
-    for group in by_arity.values():
-        check_deadline()
+    for group in looked(by_arity.values()):
         tables = [(p.function.scope, p.function.tuples) for p in group]
         slots = slots_of(tables, start)
         variables = np.searchsorted(start, slots, side="right") - 1

@@ -44,7 +44,7 @@ from oocbe.junction_trees.weights import weights_of
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline, current
+from oocbe.runtime.deadline import check_deadline, current, looked
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +137,7 @@ class CasePlan:
                 alone.append(self._group_of({v}, wanted))
                 wanted -= alone[-1].asked
         groups: list[Group] = []
-        for group in sorted(alone, key=lambda group: -len(group.factors)):
-            check_deadline()
+        for group in looked(sorted(alone, key=lambda group: -len(group.factors))):
             merged = self._merged(groups, group)
             if merged is None:
                 groups.append(group)
@@ -462,8 +461,7 @@ def answer_cases(
     found = np.zeros((len(cases), int(ends[-1])))
     logarithms = np.full(len(cases), -np.inf)
     end = time.perf_counter() + most_seconds
-    for number in range(len(cases)):
-        check_deadline()
+    for number in looked(range(len(cases))):
         known = known_of_case(sizes, cases, number)
         if known is None:
             continue

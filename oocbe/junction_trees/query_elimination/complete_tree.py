@@ -24,7 +24,7 @@ from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.kernels.interface import host_array, is_device_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Semiring
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 LEAST_PRODUCT = -1000.0
 """Binary logarithm of a product of a clique's tables, at or above which neither it nor partial products underflow in
@@ -280,8 +280,7 @@ class _Sweep:
         """
         tree = self._tree
         logarithm = sum(factor.logarithm for factor in tree._factors)
-        for number in tree.collecting:
-            check_deadline()
+        for number in looked(tree.collecting):
             clique, inputs = tree.cliques[number], self._inputs(number)
             for child in () if keeps else tree._children[number]:
                 del self._up[child]
@@ -330,8 +329,7 @@ class _Sweep:
                 needed.add(clique.parent)
         down: dict[int, _Table] = {}
         found: dict[int, NDArray[np.float64]] = {}
-        for number in sorted(needed, reverse=True):
-            check_deadline()
+        for number in looked(sorted(needed, reverse=True)):
             inputs = self._inputs(number)
             if number in down:
                 inputs.append(down.pop(number))

@@ -24,7 +24,7 @@ from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.junction_trees.weights import log_of
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 from oocbe.tables.scratch import default_parent
 
@@ -388,8 +388,7 @@ class StoredCalibration:
                 for number, own in enumerate(tree.stored)
                 if own.clique.parent is None
             }
-            for number in reversed(range(len(tree.stored))):
-                check_deadline()
+            for number in looked(reversed(range(len(tree.stored)))):
                 self._draw(sweep, number, above, random.random(count), found)
         return found
 

@@ -34,7 +34,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.runtime.faults import fault_point
 from oocbe.runtime.plain_files import plain_status
 from oocbe.runtime.urls import refuse_url
@@ -370,8 +370,7 @@ def read_pieces(
     folder: Path, owner: StoredClique, is_log: bool, pieces: Sequence[Piece] | None = None
 ) -> Iterator[PieceRows]:
     """A clique's rows, some ``pieces`` or all, one at a time; CorruptDataError: damaged; TimeLimitError."""
-    for piece in owner.pieces if pieces is None else pieces:
-        check_deadline()
+    for piece in looked(owner.pieces if pieces is None else pieces):
         path = folder / SEGMENT_NAME.format(piece.segment)
         data = read_bytes(path, piece)
         try:
@@ -505,8 +504,7 @@ class TreeFolder:
                 Made(c, Piece(*piece), tuple(last), tuple(then), peak, (sums[0], sums[1], sums[2]))
                 for c, piece, last, then, peak, sums in content["pieces"]
             ]
-            for made in found:
-                check_deadline()
+            for made in looked(found):
                 read_bytes(self.path / name, made.piece)
         except (FileNotFoundError, CorruptDataError, KeyError, TypeError, ValueError):
             return None

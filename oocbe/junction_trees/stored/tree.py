@@ -61,7 +61,7 @@ from oocbe.junction_trees.weights import Weights, WeightTable, value_kind, weigh
 from oocbe.model.model_checks import as_number
 from oocbe.model.problem import Problem, problem_digest
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.runtime.plain_files import plain_status
 from oocbe.tables import disk
 from oocbe.tables.scratch import ScratchFolder, default_parent
@@ -90,8 +90,7 @@ class RowMaker:
         DiskError: the disk is full, or fails; TimeLimitError: the deadline passed.
         """
         self._check_room()
-        for number in range(len(self._cliques)):
-            check_deadline()
+        for number in looked(range(len(self._cliques))):
             tables = [self._weights.tables[t] for t in (*self._assigned[number], *self._covered[number])]
             below = [self.found[c] for c in self._children[number]]
             is_complete = all(t.values is None for t in tables) and all(c.is_complete for c in below)
