@@ -165,7 +165,7 @@ class Stack:
         def report(bound: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
             for entry in reversed(self.entries):
                 bound, value = entry.bounds(bound, value)
-            target(bound, value, why, None if assignment is None else self.lift(assignment))
+            target(bound, value, why, None if assignment is None or value is None else self.lift(assignment))
 
         return report
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.api.solving.components import Component, Components
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
@@ -54,7 +55,7 @@ from oocbe.execution.cluster.workers import read_by_workers, read_since
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import BucketDone, ConstraintUse, KnownAt, Removed
-from oocbe.model.results.result import Result
+from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
@@ -412,7 +413,8 @@ class _Solving:
         self.warning = memory_warning(self.options)
         self._known: SharedBounds | None = None
         self._statistics = Statistics()
-        self._within: tuple[PresolvedProblem, _Solving] | None = None
+        self._within: tuple[Reformulation, _Solving] | None = None
+        self._components: Components | None = None
         self._graph = cache(partial(PrimalGraph, self.problem))  # shared by several strategies
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
@@ -433,7 +435,9 @@ class _Solving:
         """The partial result after a signal."""
         if self._within is not None:
             left, within = self._within
-            return left.result(within._unfinished(interruption))
+            result = left.result(within._unfinished(interruption))
+            rest = None if self._components is None else self._components.rest
+            return result if rest is None else rest.result(self._part(rest, self.deadline)._unfinished(interruption))
         problem, options, why = self.problem, self.options, interruption.reason
         if problem.variables and applies_to(self.semiring) and options.bounds != "none" and options.incumbent_seconds:
             try:
@@ -463,6 +467,8 @@ class _Solving:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
                     if not self.reduction and (left := presolve(problem, options, rows.form)):
                         return self._solved_smaller(left, working_time() - begin)
+                    if components := Components.of(problem, options):
+                        return self._solved_apart(components, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result
                 choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
@@ -521,6 +527,34 @@ class _Solving:
         self._within = left, within
         result = left.result(within.solve())
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
+
+    def _solved_apart(self, components: Components, seconds: float) -> Result:
+        """The result from the parts of the problem; ``seconds`` : of the search for them."""
+        self._components = components
+        result: Result | None = None
+        stopped: OocbeError | None = None
+        for component, limit in components.turns(self.deadline):
+            try:
+                with Deadline(limit) as deadline:
+                    self._within = component, self._part(component, deadline)
+                    result = component.result(self._within[1].solve())
+            except RequestedEndError:
+                raise
+            except (TimeLimitError, ResourceError) as error:
+                stopped = error
+        if result is None:
+            assert stopped is not None
+            raise stopped
+        if stopped is not None and result.status in UNPROVEN:
+            result = replace(result, notes=tuple(dict.fromkeys((*result.notes, str(stopped)))))
+        return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
+
+    def _part(self, component: Component, deadline: Deadline) -> _Solving:
+        """The solve of some parts, from their best assignment."""
+        lifted = None if component.known is None else self.stack.lift(component.known)
+        stack = replace(self.stack, known=lifted or self.stack.known).then(component)
+        options = component.options(self.options)
+        return replace(self, stack=stack, options=options, deadline=deadline, reduction=None)
 
     def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
         """Elimination without bounds, with a deadline of its own; raises TimeLimitError when it passes."""

@@ -1,0 +1,324 @@
+"""Connected components of a problem, solved one after the other: their values and bounds add up.
+
+The work of a search over the whole is the product of that over its components. Satellites that share no target, and
+problems that fall apart when dominated values go, have dozens. All easy components together are one part. Each unsolved
+part has a turn, and the next one is longer: one hard part does not keep the others from a bound and an assignment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.elimination.reformulation import Number, Reformulation
+from oocbe.model.parts import Constraint, Function, LinearConstraint
+from oocbe.model.problem import Problem
+from oocbe.model.results.progress_curve import PresolveStep, SolverShare
+from oocbe.model.results.result import UNPROVEN, LinearHandling, Result, Status
+from oocbe.model.semiring import Marginalisation
+from oocbe.model.settings.option_values import Gap
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline, looked
+from oocbe.search.presolve import is_easy
+
+FEW_ASSIGNMENTS = 1 << 12
+"""Assignments up to which a component is easy without a look at its graph."""
+
+FIRST_SECONDS, LONGER = 1.0, 4.0
+"""Seconds of a part's first turn, enough for most to end, and the factor of the next: a part that is solved in its last
+turn took a third of that in all earlier ones."""
+
+HANDLINGS: tuple[LinearHandling, ...] = ("none", "shown not to bind", "enforced", "relaxed")
+"""Treatments of linear constraints; the last one of any part is that of the whole."""
+
+NOTHING = ("infeasible", "nothing-better")
+"""States of a part without an assignment that counts: the whole has none."""
+
+
+Member = Function | Constraint | LinearConstraint
+
+
+class Part(NamedTuple):
+    """Connected components. variables : ascending. members : functions and constraints, of the whole's variables."""
+
+    variables: list[int]
+    members: list[Member]
+
+    def problem(self, whole: Problem) -> Problem:
+        """The part as a problem, with no constant and no upper bound."""
+        number = {v: place for place, v in enumerate(self.variables)}
+        own = [replace(member, scope=tuple(number[v] for v in member.scope)) for member in looked(self.members)]
+        return replace(
+            whole,
+            variables=tuple(whole.variables[v] for v in self.variables),
+            functions=tuple(f for f in own if isinstance(f, Function)),
+            constraints=tuple(c for c in own if isinstance(c, Constraint)),
+            linear_constraints=tuple(c for c in own if isinstance(c, LinearConstraint)),
+            constant=0,
+            upper_bound=None,
+            day=None,
+        )
+
+
+def joined(parts: Sequence[Part]) -> Part:
+    """Several parts as one."""
+    variables = sorted(v for part in parts for v in part.variables)
+    return Part(variables, [member for part in parts for member in part.members])
+
+
+@dataclass(frozen=True)
+class Component(Reformulation):
+    """Some parts of a problem. numbers : theirs. variables : theirs. whole : all parts, updated."""
+
+    numbers: tuple[int, ...]
+    variables: list[int]
+    whole: Components = field(repr=False)
+    name: str = field(default="component", kw_only=True)
+
+    @property
+    def known(self) -> tuple[int, ...] | None:
+        """The best assignment of the whole, perhaps of these parts only; None without one of these parts."""
+        return tuple(self.whole.assignment) if self.whole.has_values(self.numbers) else None
+
+    def options(self, options: SolveOptions) -> SolveOptions:
+        """The options with the gap that the other parts leave."""
+        return replace(options, gap=Gap(absolute=self.whole.slack(self.numbers)))
+
+    def lift(self, assignment: Sequence[int], /) -> tuple[int, ...]:
+        """The assignment with the best ones of the other parts."""
+        values = dict(zip(self.variables, assignment, strict=True))
+        return tuple(values.get(v, value) for v, value in enumerate(self.whole.assignment))
+
+    def lower(self, assignment: Sequence[int], /) -> tuple[int, ...] | None:
+        """The values of the part."""
+        return tuple(assignment[v] for v in self.variables)
+
+    def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
+        """(): the order of a part is none of the whole."""
+        return ()
+
+    def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
+        """Those of all parts together."""
+        return self.whole.bounds(self.numbers, bound, value)
+
+    def result(self, result: Result) -> Result:
+        """The result of the whole after another result of the part."""
+        self.whole.take(self.numbers, self.variables, result)
+        return self.whole.result()
+
+
+class Components:
+    """The parts of a problem, and the best bound and assignment of each.
+
+    problem : in min-sum or max-sum. options : of its solve. count : of connected components.
+    assignment : the best values, 0 in parts without.
+    """
+
+    def __init__(self, problem: Problem, options: SolveOptions, count: int, parts: Sequence[Part]) -> None:
+        self.problem, self._options, self._count, self._parts = problem, options, count, parts
+        self._is_least = problem.semiring.marginalisation is Marginalisation.MIN
+        self._problems = [part.problem(problem) for part in parts]
+        extremes = [own.extremes for own in self._problems]
+        self._bounds = [sum((own.least if self._is_least else own.greatest).tolist()) for own in extremes]
+        self._values: list[Number] = [None for _ in parts]
+        self._results: list[Result | None] = [None for _ in parts]
+        self._taken: list[Result] = []
+        self.assignment = [0] * len(problem.variables)
+
+    @classmethod
+    def of(cls, problem: Problem, options: SolveOptions) -> Components | None:
+        """The parts of a problem; None if at most one component is not easy."""
+        label = labels(problem)
+        bits = np.bincount(label, weights=np.log2(problem.sizes), minlength=1)
+        if np.count_nonzero(2**bits > FEW_ASSIGNMENTS) < 2:
+            return None
+        order = np.argsort(label, kind="stable")
+        roots, starts = np.unique(label[order], return_index=True)
+        variables = np.split(order, starts[1:])
+        components = {root: Part(own.tolist(), []) for root, own in zip(roots.tolist(), variables, strict=True)}
+        for member in looked(_connecting(problem)):
+            components[int(label[member.scope[0]]) if member.scope else 0].members.append(member)
+        easy: list[Part] = []
+        hard: list[Part] = []
+        for root in sorted(components, key=lambda root: bits[root]):
+            part = components[root]
+            is_small = 2 ** bits[root] <= FEW_ASSIGNMENTS
+            (easy if is_small or is_easy(part.problem(problem)) else hard).append(part)
+        parts = [joined(easy), *hard] if easy else hard
+        return cls(problem, options, len(components), parts) if len(hard) >= 2 else None
+
+    def turns(self, deadline: Deadline) -> Iterator[tuple[Component, float | None]]:
+        """The unsolved parts in turn, and the seconds of each turn, until nothing is left to prove in time."""
+        seconds = FIRST_SECONDS
+        while unsolved := self._unsolved:
+            for place, number in enumerate(unsolved):
+                if self._nothing is not None or self._is_near_enough:
+                    return
+                if deadline.passed:
+                    if (rest := self.rest) is not None:
+                        yield rest, None
+                    return
+                share = deadline.remaining / (len(unsolved) - place)
+                yield self._component((number,)), None if len(unsolved) == 1 else min(seconds, share)
+            seconds *= LONGER
+
+    @property
+    def rest(self) -> Component | None:
+        """All parts without an assignment; None where all have one, or none can have."""
+        numbers = tuple(number for number in range(len(self._parts)) if not self.has_values((number,)))
+        return self._component(numbers) if numbers and self._nothing is None else None
+
+    def _component(self, numbers: tuple[int, ...]) -> Component:
+        """Some parts as a problem, below what the bounds of the others leave of the upper bound."""
+        whole, part = self.problem, joined([self._parts[number] for number in numbers])
+        problem = self._problems[numbers[0]] if len(numbers) == 1 else part.problem(whole)
+        if whole.upper_bound is not None:
+            others = sum(bound for number, bound in enumerate(self._bounds) if number not in numbers)
+            margin = 0 if whole.is_integral else rounding_margin(whole)
+            problem = problem.below(whole.upper_bound - whole.constant - others + margin)
+        return Component(whole, problem, numbers, part.variables, self)
+
+    def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result) -> None:
+        """Keep a result of some parts."""
+        self._taken.append(result)
+        values = dict(zip(variables, result.assignment or (), strict=False))
+        for number in numbers:
+            self._results[number], own = result, self._parts[number].variables
+            if result.bound is not None and len(numbers) == 1 and result.status != "nothing-better":
+                self._bounds[number] = self._farther(self._bounds[number], result.bound)
+            if values:
+                value = self._problems[number].evaluate([values[v] for v in own])
+                before = self._values[number]
+                if value is not None and (before is None or self._farther(before, value) == before):
+                    self._values[number] = value
+                    for v in own:
+                        self.assignment[v] = values[v]
+                if value is not None and result.status == "optimal":
+                    self._bounds[number] = value
+
+    def bounds(self, numbers: Sequence[int] = (), bound: Number = None, value: Number = 0) -> tuple[Number, Number]:
+        """Bound of the whole, and its value if it counts, with those of some parts."""
+        others = [number for number in range(len(self._parts)) if number not in numbers]
+        own: int | float = sum(self._bounds[number] for number in numbers)
+        own = own if bound is None else self._farther(own, bound)
+        lower = sum(self._bounds[number] for number in others) + own + self.problem.constant
+        known = [x for x in (value, *(self._values[number] for number in others)) if x is not None]
+        total, limit = sum(known) + self.problem.constant, self.problem.upper_bound
+        counts = len(known) > len(others) and (limit is None or total < limit)
+        return lower, total if counts else None
+
+    def has_values(self, numbers: Sequence[int]) -> bool:
+        """Whether assignments of some parts are known."""
+        return all(self._values[number] is not None for number in numbers)
+
+    def slack(self, numbers: Sequence[int]) -> int | float:
+        """The gap that the other parts leave to some."""
+        return max(0, self._allowed - sum(x for number, x in enumerate(self._distances) if number not in numbers))
+
+    def result(self) -> Result:
+        """The result of the whole so far; at least one part has one."""
+        results, whole, nothing = [r for r in self._results if r is not None], self.problem, self._nothing
+        bound, value = self.bounds()
+        if value is not None and not whole.is_integral:
+            value = whole.evaluate(self.assignment)  # sums of the same floats in another order
+            bound = None if bound is None or value is None else -self._farther(-bound, -value)
+        notes, unsolved = [f"{self._count:,} connected components were solved apart"], self._unsolved
+        is_nothing = nothing is not None or (not unsolved and value is None)
+        status: Status = "optimal"
+        if is_nothing:
+            status, bound = ("infeasible", None) if self._options.ub is None else ("nothing-better", self._options.ub)
+            value = None
+        elif unsolved:
+            own = [self._results[number] for number in unsolved]
+            status = "interrupted" if any(r is not None and r.status == "interrupted" for r in own) else "limit"
+            notes[0] += f", {len(unsolved):,} of {len(self._parts):,} parts not to the end"
+            if self._is_near_enough:
+                notes.append(f"ended within the gap of {self._options.gap}")
+            else:
+                notes += dict.fromkeys(note for r in own if r is not None for note in r.notes)
+        handling = max((r.linear_constraints for r in results), key=HANDLINGS.index)
+        return replace(
+            results[-1],
+            status=status,
+            value=value,
+            bound=bound,
+            assignment=None if value is None else tuple(self.assignment),
+            variables=whole.variables,
+            order=(),
+            width=max(r.width for r in results),
+            largest_message_rows=max(r.largest_message_rows for r in self._taken),
+            total_rows=sum(r.total_rows for r in self._taken),
+            seconds=dict(sum((Counter(r.seconds) for r in self._taken), Counter())),
+            linear_constraints="shown not to bind" if handling == "none" and whole.linear_constraints else handling,
+            notes=tuple(notes),
+            presolve=tuple(PresolveStep(*own) for own in _summed([s for r in results for s in r.presolve])),
+            solvers=tuple(
+                SolverShare(*own)._replace(closed=own[-1] / len(results))
+                for own in _summed([s for r in self._taken for s in r.solvers])
+            ),
+        )
+
+    @property
+    def _nothing(self) -> Result | None:
+        """The result of a part without an assignment that counts."""
+        return next((r for r in self._results if r is not None and r.status in NOTHING), None)
+
+    @property
+    def _unsolved(self) -> list[int]:
+        results, distances = self._results, self._distances
+        return [n for n, r in enumerate(results) if r is None or (r.status in UNPROVEN and distances[n] > 0)]
+
+    @property
+    def _distances(self) -> list[int | float]:
+        pairs = zip(self._values, self._bounds, strict=True)
+        return [math.inf if value is None else abs(value - bound) for value, bound in pairs]
+
+    @property
+    def _allowed(self) -> int | float:
+        gap, value = self._options.gap, self.bounds()[1]
+        return max(gap.absolute, 0 if value is None else gap.relative * abs(value))
+
+    @property
+    def _is_near_enough(self) -> bool:
+        return sum(self._distances) <= self._allowed
+
+    def _farther(self, a: int | float, b: int | float) -> int | float:
+        """The better one of two bounds, and the worse one of two values."""
+        return max(a, b) if self._is_least else min(a, b)
+
+
+def labels(problem: Problem) -> NDArray[np.int64]:
+    """The least variable of each variable's connected component, int64 (variables,).
+
+    Variables in one function or constraint are connected, unless it is a linear constraint that cannot bind.
+    """
+    starts, members = Separators.of([member.scope for member in _connecting(problem) if member.scope])
+    first, label = np.repeat(members[starts[:-1]], np.diff(starts)), np.arange(len(problem.variables))
+    while True:
+        before = label.copy()
+        least = np.minimum(before[first], before[members])
+        for side in (first, members):
+            np.minimum.at(label, before[side], least)
+        label = label[label]
+        if (label == before).all():
+            return label
+
+
+def _connecting(problem: Problem) -> list[Member]:
+    return [*problem.functions, *problem.constraints, *(c for c in problem.linear_constraints if c.can_bind)]
+
+
+def _summed(items: Sequence[PresolveStep] | Sequence[SolverShare]) -> list[list[Any]]:
+    """Name and sums of the numbers of all items of a name."""
+    own: dict[str, list[Any]] = {}
+    for item in items:
+        own.setdefault(item.name, []).append(item[1:])
+    return [[name, *map(sum, zip(*numbers, strict=True))] for name, numbers in own.items()]

@@ -1,0 +1,170 @@
+"""Components solved apart have the optimum of the whole, and bounds, assignments and ends of the whole."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.api.solving import components as module
+from oocbe.api.solving import solve as solving
+from oocbe.api.solving.components import Components, labels
+from oocbe.errors import RequestedEndError
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM
+from oocbe.runtime import interruption
+from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.effort import examples
+
+NOTE = "connected components were solved apart"
+
+
+@pytest.fixture
+def nothing_is_easy(monkeypatch):
+    """Every component of two variables is a part of its own, and nothing is removed or searched before."""
+
+    def is_easy(problem, graph=None):
+        return len(problem.variables) < 2
+
+    monkeypatch.setattr(module, "FEW_ASSIGNMENTS", 1)
+    monkeypatch.setattr(module, "is_easy", is_easy)
+    monkeypatch.setattr(solving, "is_easy", is_easy)
+    monkeypatch.setattr(solving, "narrow_result", lambda *_: None)
+    monkeypatch.setattr(solving, "presolve", lambda *_: None)
+
+
+def side_by_side(problems: list[Problem], upper_bound: float | None = None) -> Problem:
+    """One problem of several, whose variables take turns."""
+    names = sorted((v, number) for number, p in enumerate(problems) for v in range(len(p.variables)))
+    place = {name: index for index, name in enumerate(names)}
+
+    def moved(parts, number):
+        return [replace(part, scope=tuple(place[v, number] for v in part.scope)) for part in parts]
+
+    return Problem(
+        tuple(Variable(f"x{v}.{number}", problems[number].sizes[v]) for v, number in names),
+        tuple(f for number, p in enumerate(problems) for f in moved(p.functions, number)),
+        tuple(c for number, p in enumerate(problems) for c in moved(p.constraints, number)),
+        tuple(c for number, p in enumerate(problems) for c in moved(p.linear_constraints, number)),
+        constant=sum(p.constant for p in problems),
+        upper_bound=upper_bound,
+    )
+
+
+def maximised(problem: Problem) -> Problem:
+    functions = [
+        Function(f.scope, f.tuples, -f.values, None if f.default is None else -f.default) for f in problem.functions
+    ]
+    return replace(problem, functions=tuple(functions), constant=-problem.constant, semiring=MAX_SUM)
+
+
+class Listening(oocbe.Observer):
+    def __init__(self):
+        self.events = []
+
+    def bounds_changed(self, lower, value, why, assignment):
+        self.events.append((lower, value, assignment))
+
+
+@pytest.mark.usefixtures("nothing_is_easy")
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
+def test_the_optimum_is_that_of_enumeration(make):
+    apart = 0
+    for seed in range(examples(64)):
+        random = np.random.default_rng(seed)
+        parts = [make(3 * seed + k).below(None) for k in range(int(random.integers(2, 4)))]
+        least = sum(optimum(part) for part in parts)
+        limit = None if random.integers(2) or least == np.inf else least + int(random.integers(-1, 4))
+        whole = side_by_side(parts, limit)
+        expected = least if limit is None or least < limit else np.inf
+        for problem, sign in ((whole, 1), (maximised(whole.below(None)), -1)):
+            observer = Listening()
+            result = oocbe.solve(problem, order_seconds=0, observer=observer)
+            wanted = expected if sign > 0 else least
+            assert result.status == ("infeasible" if wanted == np.inf else "optimal")
+            if result.assignment is None:
+                assert wanted == np.inf
+            else:
+                assert result.value == pytest.approx(sign * wanted, rel=1e-12, abs=1e-9)
+                assert problem.evaluate(result.assignment) == result.value == result.bound
+            for bound, value, assignment in observer.events:
+                if assignment is not None and (problem.is_integral or limit is None):  # floats have room for rounding
+                    assert problem.evaluate(assignment) == pytest.approx(value)
+                assert bound is None or wanted == np.inf or sign * bound <= wanted + 1e-9
+            apart += any(NOTE in note for note in result.notes)
+    assert apart
+
+
+def hard(seed: int, count: int = 24, size: int = 4) -> Problem:
+    """A random network that depth-first search does not end at once."""
+    random = np.random.default_rng(seed)
+    pairs = [(a, b) for a in range(count) for b in range(a + 1, count) if random.random() < 8 / count]
+    costs = [random.integers(0, 30, (size, size)) * (random.random((size, size)) < 0.6) for _ in pairs]
+    functions = [Function.from_array(scope, table) for scope, table in zip(pairs, costs, strict=True)]
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), tuple(functions), name="hard")
+
+
+def test_each_component_is_solved_and_the_result_is_that_of_the_whole():
+    parts = [hard(seed) for seed in range(3)]
+    whole = side_by_side(parts)
+    result = oocbe.solve(whole)
+    assert result.status == "optimal"
+    assert result.value == sum(oocbe.solve(part).value for part in parts) == whole.evaluate(result.assignment)
+    assert any(note == f"3 {NOTE}" for note in result.notes)
+    assert result.presolve
+    assert {share.name for share in result.solvers} >= {"depth"}
+    assert all(0 <= share.closed <= 1 for share in result.solvers)
+
+
+def test_a_limit_leaves_a_bound_and_an_assignment_of_all_parts(monkeypatch):
+    whole, turns = side_by_side([hard(seed, 60, 5) for seed in range(4)]), Components.turns
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(Components, "turns", lambda *given: itertools.islice(turns(*given), 4))
+    result = oocbe.solve(whole)
+    assert result.status == "limit"
+    assert result.bound <= whole.evaluate(result.assignment) == result.value
+    assert any("4 of 4 parts not to the end" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("gap", ["30%", 200])
+def test_a_gap_is_that_of_the_whole(gap):
+    whole = side_by_side([hard(seed) for seed in range(3)])
+    result, best = oocbe.solve(whole, gap=gap), oocbe.solve(whole).value
+    allowed = 200 if gap == 200 else 0.3 * result.value
+    assert result.bound <= best <= result.value <= result.bound + allowed
+
+
+def test_a_signal_leaves_an_assignment_of_the_parts_without_a_turn_as_well(monkeypatch):
+    whole, turns = side_by_side([hard(seed) for seed in range(3)]), []
+    solve = solving._Solving.solve
+
+    def stop_at_second(self):
+        if self.stack.entries and self.stack.entries[-1].name == "component":
+            turns.append(self)
+            if len(turns) == 2:
+                raise RequestedEndError("ended by a test")
+        return solve(self)
+
+    monkeypatch.setattr(solving._Solving, "solve", stop_at_second)
+    monkeypatch.setattr(interruption.Interruption, "caused", lambda *_: True)
+    monkeypatch.setattr(interruption.Interruption, "reason", "ended by a test")
+    result = oocbe.solve(whole)
+    assert len(turns) == 2
+    assert result.status == "interrupted"
+    assert result.bound <= whole.evaluate(result.assignment) == result.value
+
+
+def test_labels_are_the_least_variables_of_connected_components():
+    for seed in range(examples(200)):
+        problem = anything(seed)
+        label = np.arange(len(problem.variables))
+        scopes = [part.scope for part in (*problem.functions, *problem.constraints)]
+        scopes += [c.scope for c in problem.linear_constraints if c.can_bind]
+        for _ in problem.variables:
+            for scope in scopes:
+                label[list(scope)] = min(label[list(scope)], default=0)
+        assert (labels(problem) == label).all()
