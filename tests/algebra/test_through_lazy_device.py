@@ -233,7 +233,7 @@ def test_a_sample_that_the_device_has_no_room_for_has_the_smallest_pieces(device
         except MemoryError as error:
             raise ResourceError(str(error)) from None
 
-    monkeypatch.setattr("oocbe.kernels.cuda.device.cupy", lambda: SimpleNamespace(asarray=full))
+    monkeypatch.setattr(gpu_streaming, "cupy", lambda: SimpleNamespace(asarray=full))
     monkeypatch.setattr(gpu_streaming, "with_retry", lambda call: refused()(call))
     tables = [random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0])]
     tune(least_device_piece_rows=100)
