@@ -13,6 +13,7 @@ before everything else (:mod:`oocbe.search.stable_set_search`).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
@@ -171,7 +172,7 @@ class Searches:
 
 
 DENSE = 0.15
-"""Share of all pairs of variables in hard constraints from which a packing problem is searched like others, as each
+"""Share of all pairs of choices in hard constraints from which a packing problem is searched like others, as each
 choice forbids most of the rest. Photograph problems have at most an eighth."""
 
 
@@ -280,7 +281,14 @@ class RowProblem:
 
 
 def _is_dense(problem: Problem) -> bool:
-    """Whether hard constraints connect each variable with many others, so that few choices are made in all."""
-    pairs = {pair for c in problem.constraints for pair in combinations(sorted(c.scope), 2)}
-    count = len(problem.variables)
-    return 2 * len(pairs) >= DENSE * count * (count - 1)
+    """Whether hard constraints connect each choice with many others, so that few are made in all.
+
+    Of each variable, one value is none: long domains make pairs of variables many, of whose values few exclude others.
+    """
+    excluded: Counter[tuple[int, int]] = Counter()
+    for c in problem.constraints:
+        for pair in combinations(sorted(c.scope), 2):
+            excluded[pair] += len(c.tuples)
+    choices = [size - 1 for size in problem.sizes]
+    pairs = sum(min(count, choices[u] * choices[v]) for (u, v), count in excluded.items())
+    return 2 * pairs >= DENSE * (sum(choices) ** 2 - sum(count**2 for count in choices))

@@ -18,7 +18,7 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import bounded, presolve, searches, subsolver
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.searches import Searches
+from oocbe.search.searches import RowProblem, Searches
 from oocbe.search.subsolver import FIRST_SECONDS, PARAMETERS, SharedBounds
 from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, optimum
@@ -204,3 +204,19 @@ def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)
     assert "solved without bounds, after so and so many" in result.notes
     assert result.seconds["rows"] > 0
+
+
+@pytest.mark.parametrize(("size", "rows", "is_packing"), [(2, 1, False), (20, 10, True), (20, 200, False)])
+def test_conflicts_of_few_of_many_values_are_packing(size, rows, is_packing):
+    """A third of all pairs of tasks conflict, but long domains in few of their times: cliques bound these."""
+    random = np.random.default_rng(1)
+    pairs = [(a, b) for a in range(30) for b in range(a + 1, 30) if random.random() < 1 / 3]
+    times = (size - 1) ** 2
+    chosen = [random.choice(times, min(rows, times), replace=False) for _ in pairs]
+    constraints = [
+        Constraint(scope, np.column_stack(np.unravel_index(own, (size - 1, size - 1))) + 1)
+        for scope, own in zip(pairs, chosen, strict=True)
+    ]
+    functions = tuple(Function((v,), [[0]], [10], 0) for v in range(30))
+    problem = Problem(tuple(Variable(f"x{v}", size) for v in range(30)), functions, tuple(constraints))
+    assert RowProblem(problem).is_packing == is_packing
