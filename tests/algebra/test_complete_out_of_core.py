@@ -134,24 +134,24 @@ class TestAnyForms:
 
 
 def test_more_cells_than_a_piece_holds(memory_folder):
-    """A megabyte of values through a third of that: transposed on the way, and cut among what is eliminated, too."""
+    """Half a megabyte of values through a third of that: transposed on the way, and cut among what is eliminated, too."""
     random = np.random.default_rng(0)
-    a = CompleteTable.from_array("xyz", random.integers(0, 1000, (60, 70, 80)), MIN_SUM)
-    b = CompleteTable.from_array("zyw", random.integers(0, 1000, (80, 70, 20)), MIN_SUM)
+    a = CompleteTable.from_array("xyz", random.integers(0, 1000, (40, 40, 40)), MIN_SUM)
+    b = CompleteTable.from_array("zyw", random.integers(0, 1000, (40, 40, 20)), MIN_SUM)
     stored = [
         StoredCompleteTable.save(memory_folder / name, table, chunk_cells=500) for name, table in (("a", a), ("b", b))
     ]
     for gone in ("z", ["y"], ["z", "y"], ["x", "y", "z"], ["x", "y", "z", "w"]):
         name = memory_folder / f"joined {''.join(gone)}"
-        found = join_maximise(*stored, gone, output=name, memory="2MiB", scratch=memory_folder)
+        found = join_maximise(*stored, gone, output=name, memory="1MiB", scratch=memory_folder)
         expected = join_maximise(a, b, gone)
         assert found.scope == expected.scope
         assert np.array_equal(found.to_complete().values, expected.values)
-    turned = to_complete(stored[0], "zxy", output=memory_folder / "turned", memory="2MiB", scratch=memory_folder)
+    turned = to_complete(stored[0], "zxy", output=memory_folder / "turned", memory="1MiB", scratch=memory_folder)
     assert np.array_equal(turned.to_complete().values, a.transposed("zxy").values)
-    rows = to_rows(stored[0], "yzx", output=memory_folder / "rows", memory="2MiB", scratch=memory_folder)
+    rows = to_rows(stored[0], "yzx", output=memory_folder / "rows", memory="1MiB", scratch=memory_folder)
     assert np.array_equal(rows.to_table().keys, a.to_table("yzx").keys)
-    full = to_complete(rows, "xyz", output=memory_folder / "full", memory="2MiB", scratch=memory_folder)
+    full = to_complete(rows, "xyz", output=memory_folder / "full", memory="1MiB", scratch=memory_folder)
     assert np.array_equal(full.to_complete().values, a.values)
 
 

@@ -90,7 +90,7 @@ def test_all_semirings(workers, semiring):
 
 
 def test_segments_are_many_and_tables_of_any_kind_are_taken(workers, tmp_path):
-    t1, t2 = pair(2000, (40, 5, 90, 20), in_order=True)
+    t1, t2 = pair(1000, (40, 5, 90, 20), in_order=True)
     expected = join_maximise(t1, t2, "b")
     stored = StoredTable.save(tmp_path / "t1", t1, chunk_rows=64)
     workers.named = []

@@ -29,7 +29,7 @@ TASKS = ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals"
 
 
 def answer(task, tables, **options):
-    result = run_task(task, clique(5, 4, largest=9), order="min-degree", order_seconds=0, tables=tables, **options)
+    result = run_task(task, clique(5, 3, largest=9), order="min-degree", order_seconds=0, tables=tables, **options)
     marginals = np.concatenate(result.marginals).tolist() if result.marginals else []
     return {
         "value": result.value,
@@ -39,7 +39,7 @@ def answer(task, tables, **options):
     }
 
 
-PIECES = [(7, "incomplete"), (40, "auto")], [(40, "incomplete"), (7, "auto")]
+PIECES = [(7, "incomplete"), (20, "auto")], [(20, "incomplete"), (7, "auto")]
 """Rows a piece and form of tables, in turns: every two of task, rows and form meet."""
 
 
@@ -49,7 +49,7 @@ PIECES = [(7, "incomplete"), (40, "auto")], [(40, "incomplete"), (7, "auto")]
 def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch, tune):
     monkeypatch.setattr("oocbe.api.tasks.tables.BLOCK_ROWS", 16)
     whole = answer(task, tables)
-    tune(message_bytes=1 << 10)
+    tune(message_bytes=1 << 8)
     made = []
     monkeypatch.setattr(
         "oocbe.api.tasks.tables.RowWeights", lambda *arguments: made.append(RowWeights(*arguments)) or made[-1]
@@ -69,8 +69,8 @@ def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch, tune):
 )
 def test_messages_are_not_forgotten(task, memory, tune):
     """Where memory is short a solve forgets messages in it that were joined; tasks go back over all of their rows."""
-    functions = tuple(Function.from_array((v, v + 1), np.arange(4).reshape(2, 2) * (v + 1)) for v in range(19))
-    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(20)), functions, name="chain")
+    functions = tuple(Function.from_array((v, v + 1), np.arange(4).reshape(2, 2) * (v + 1)) for v in range(11))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(12)), functions, name="chain")
     options = {"order": "linear", "order_seconds": 0, "tables": "complete", "backend": "cpu"}
     whole = run_task(task, problem, **options)
     tune(message_bytes=memory)
@@ -111,7 +111,7 @@ def random_table(seed, words):
     return Table.from_rows(names, tuples, random.integers(0, 99, len(tuples)), MIN_SUM)
 
 
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(48))
 @given(st.integers(0, 1000), st.sampled_from([1, 2]), st.sampled_from([1, 3, 64]))
 def test_rows_on_disk_are_looked_up_like_those_in_memory(tmp_path_factory, seed, words, chunk_rows):
     table = random_table(seed, words)

@@ -156,8 +156,8 @@ def test_memory_alone_cuts(semiring, memory):
 
 def test_a_bucket_of_rows_reads_complete_messages_from_disk(monkeypatch):
     """Every other message is complete: each bucket of rows lists what the one before wrote as cells."""
-    problem = grid(4, 3)
-    order, turns = list(range(16)), []
+    problem = grid(3, 3)
+    order, turns = list(range(9)), []
     expected = run(problem, order, BucketEngine("cpu"), tables="incomplete")
 
     def in_turn(*numbers):
@@ -183,7 +183,7 @@ def test_a_bucket_of_rows_reads_complete_messages_from_disk(monkeypatch):
 
 
 def test_solve_with_little_memory(tmp_path):
-    problem = grid(5, 6)
+    problem = grid(4, 5)
     result = oocbe.solve(problem, order="linear", tables="complete", bounds="none", piece_rows=100, workdir=tmp_path)
     assert result.value == oocbe.solve(problem, order="linear", tables="incomplete").value
     assert problem.evaluate(result.assignment) == result.value

@@ -110,11 +110,11 @@ def test_a_bucket_of_functions_alone_is_cut_where_it_enumerates(monkeypatch):
 
 def test_a_small_memory_limit_sends_messages_through_the_disk():
     """No size of piece is given: the limit decides, and messages that wait go to disk as well."""
-    problem = complete_problem(9, 5)
-    order = list(range(9))
+    problem = complete_problem(8, 5)
+    order = list(range(8))
     whole, stored = run(problem, order, BucketEngine("cpu"), dominance=False)
     assert stored == 0
-    cut, stored = run(problem, order, BucketEngine("cpu", streams=2), dominance=False, memory=1 << 20)
+    cut, stored = run(problem, order, BucketEngine("cpu", streams=2), dominance=False, memory=1 << 18)
     assert cut == whole
     assert stored > 0
 

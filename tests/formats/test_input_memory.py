@@ -6,6 +6,7 @@ import gzip
 import lzma
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ MIB = 1 << 20
 PROBLEM = b"p 2 2 1 10\n2 2\n2 0 1 0 1\n0 0 5\n"
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [("gz", gzip.compress), ("xz", partial(lzma.compress, preset=0))], ids=["gz", "xz"]
+)
 @pytest.mark.parametrize("filling", [b" ", b"0", b"1 "])
 def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path, suffix, compress, filling):
     path = tmp_path / f"bomb.wcsp.{suffix}"
@@ -30,7 +33,7 @@ def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path, suffix, c
     try:
         with pytest.raises(ResourceError, match="OOCBE_MAX_INPUT_BYTES") as caught:
             oocbe.read(path, memory="16MiB")
-        assert tracemalloc.get_traced_memory()[1] < 24 * MIB  # xz has a window of 8 MiB
+        assert tracemalloc.get_traced_memory()[1] < 24 * MIB
     finally:
         tracemalloc.stop()
     for named in (str(path), f"{8 * MIB:,}", f"{16 * MIB:,}", f"{path.stat().st_size:,}", "--memory", "OOCBE_MEMORY"):
@@ -85,12 +88,12 @@ def test_tokens_take_no_memory_of_their_own():
 def test_a_token_with_punctuation_takes_a_few_bytes():
     import re
 
-    text = Text("p", b"[1, 2.5] " * 40_000)
+    text = Text("p", b"[1, 2.5] " * 10_000)
     pattern = re.compile(r'[\s,]+|"(?P<quoted>[^"]*)"|(?P<mark>[\[\]])|(?P<word>[^\s,\[\]"]+)')
     tracemalloc.start()
     try:
         lexer = Lexer(text, pattern)
-        assert tracemalloc.get_traced_memory()[0] < len(lexer) + 160_000 * 12
+        assert tracemalloc.get_traced_memory()[0] < len(lexer) + 40_000 * 12
     finally:
         tracemalloc.stop()
 

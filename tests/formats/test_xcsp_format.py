@@ -8,7 +8,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import FormatError, OocbeError, UnsupportedError
-from oocbe.formats import read, read_model
+from oocbe.formats import read, read_model, xcsp_variables
 from oocbe.formats.text import Text
 from oocbe.formats.xml import parse_xml
 
@@ -255,17 +255,20 @@ def test_damage_is_named_with_its_line(tmp_path, damage, line, message):
         instance("", '<array id="x" size="[1000000][1000000]"> 0 1 </array>'),
         instance("", '<array id="x" size="[' + "9" * 100 + ']"> 0 1 </array>'),
         instance("", "<var id='x'> 0..1000000000 </var>"),
-        instance("", "".join(f'<var id="x{i}"> {i}..{i + 2**17} </var>' for i in range(40))),
+        instance("", "".join(f'<var id="x{i}"> {i}..{i + 2**14} </var>' for i in range(40))),
         instance("<extension> <list> x[0] </list> <supports> 1..1000000000 </supports> </extension>"),
         instance("<extension> <list> x[] </list> <supports> (0..999,0..999,0..999) </supports> </extension>"),
         instance("<instantiation> <list> x[0] </list> <values> 0x999999999 </values> </instantiation>"),
         "<a>" * 100_000,
         instance("<sum> <list> " + "x[] " * 200 + "</list> <condition> (le,1) </condition> </sum>").replace(
-            'size="[3]"', 'size="[50000]"'
+            'size="[3]"', 'size="[5000]"'
         ),
     ],
 )
-def test_small_files_that_ask_for_much_are_refused_before(tmp_path, text):
+def test_small_files_that_ask_for_much_are_refused_before(tmp_path, monkeypatch, text):
+    """Much of one thing at once, or little of many things: those are counted up to an eighth of the program's limit."""
+    for name in ("MOST_VALUES", "MOST_LISTED"):
+        monkeypatch.setattr(xcsp_variables, name, 2**19)
     path = path_of(tmp_path, text)
     with pytest.raises(OocbeError, match=r"sample\.xml"):
         read_model(path)
