@@ -134,7 +134,7 @@ class TestAnyForms:
 
 
 def test_more_cells_than_a_piece_holds(memory_folder):
-    """Half a megabyte of values through a third of that: transposed on the way, and cut among what is eliminated, too."""
+    """Half a megabyte of values through a third of that: transposed on the way, cut among what is eliminated, too."""
     random = np.random.default_rng(0)
     a = CompleteTable.from_array("xyz", random.integers(0, 1000, (40, 40, 40)), MIN_SUM)
     b = CompleteTable.from_array("zyw", random.integers(0, 1000, (40, 40, 20)), MIN_SUM)
