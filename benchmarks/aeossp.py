@@ -123,7 +123,10 @@ def accepted(
             own = [time for time in chosen if time["satellite_id"] == failure["satellite_id"]]
             before = [time for time in own if time["start_time"] <= failure["time"]]
             recent = sorted(before, key=lambda time: str(time["start_time"]))[-RECENT:]
-            chosen = [time for time in chosen if time is not min(recent, key=lambda time: weights[time["task_id"]])]
+            if not recent:
+                raise SystemExit(f"{case.name}: a battery runs empty without an observation before: {failure}")
+            least = min(recent, key=lambda time: weights[time["task_id"]])
+            chosen = [time for time in chosen if time is not least]
 
 
 def main() -> None:

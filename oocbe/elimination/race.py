@@ -7,7 +7,8 @@ and only orders with a corrected prediction close to the best run. The first com
 of an abandoned run is about its cap, so with a geometrically growing cap all of them together cost a fraction of the
 successful one.
 
-A resumed run reads the outcomes of abandoned attempts instead (:mod:`oocbe.elimination.runs.run_directory`).
+A resumed run does not repeat abandoned attempts: it reads their outcomes
+(:meth:`oocbe.elimination.runs.durability.Run.ended`).
 """
 
 from __future__ import annotations

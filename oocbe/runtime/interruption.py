@@ -88,6 +88,15 @@ class Interruption:
         self.heed()  # the work has ended: a suppressed exception is not raised again
         return True
 
+    @contextmanager
+    def suppressed(self) -> Iterator[None]:
+        """Suppress an exception in the block that ends the work at the request of a first signal."""
+        try:
+            yield
+        except BaseException as error:
+            if not self.caused(error):
+                raise
+
     def behind(self, error: BaseException) -> BaseException:
         """The interruption behind an error, or the error itself.
 

@@ -287,8 +287,9 @@ def _is_dense(problem: Problem) -> bool:
     """
     excluded: Counter[tuple[int, int]] = Counter()
     for c in problem.constraints:
+        count = math.prod(problem.sizes[v] for v in c.scope) - len(c.tuples) if c.allowed else len(c.tuples)
         for pair in combinations(sorted(c.scope), 2):
-            excluded[pair] += len(c.tuples)
+            excluded[pair] += count
     choices = [size - 1 for size in problem.sizes]
     pairs = sum(min(count, choices[u] * choices[v]) for (u, v), count in excluded.items())
     return 2 * pairs >= DENSE * (sum(choices) ** 2 - sum(count**2 for count in choices))

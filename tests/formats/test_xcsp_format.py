@@ -266,7 +266,7 @@ def test_damage_is_named_with_its_line(tmp_path, damage, line, message):
     ],
 )
 def test_small_files_that_ask_for_much_are_refused_before(tmp_path, monkeypatch, text):
-    """Much of one thing at once, or little of many things: those are counted up to an eighth of the program's limit."""
+    """One large part, or many small ones. These are counted up to an eighth of the program's limit."""
     for name in ("MOST_VALUES", "MOST_LISTED"):
         monkeypatch.setattr(xcsp_variables, name, 2**19)
     path = path_of(tmp_path, text)

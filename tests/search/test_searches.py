@@ -206,8 +206,9 @@ def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     assert result.seconds["rows"] > 0
 
 
+@pytest.mark.parametrize("allowed", [False, True])
 @pytest.mark.parametrize(("size", "rows", "is_packing"), [(2, 1, False), (20, 10, True), (20, 200, False)])
-def test_conflicts_of_few_of_many_values_are_packing(size, rows, is_packing):
+def test_conflicts_of_few_of_many_values_are_packing(size, rows, is_packing, allowed):
     """A third of all pairs of tasks conflict, but long domains in few of their times: cliques bound these."""
     random = np.random.default_rng(1)
     pairs = [(a, b) for a in range(30) for b in range(a + 1, 30) if random.random() < 1 / 3]
@@ -218,5 +219,7 @@ def test_conflicts_of_few_of_many_values_are_packing(size, rows, is_packing):
         for scope, own in zip(pairs, chosen, strict=True)
     ]
     functions = tuple(Function((v,), [[0]], [10], 0) for v in range(30))
+    if allowed:
+        constraints = [Constraint(c.scope, np.argwhere(c.to_array([size] * 30)), allowed=True) for c in constraints]
     problem = Problem(tuple(Variable(f"x{v}", size) for v in range(30)), functions, tuple(constraints))
     assert RowProblem(problem).is_packing == is_packing

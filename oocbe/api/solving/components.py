@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.outcome import usage_note
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.reformulation import Number, Reformulation
 from oocbe.model.parts import Constraint, Function, LinearConstraint
@@ -26,18 +27,18 @@ from oocbe.model.results.result import UNPROVEN, LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline, looked
+from oocbe.runtime.deadline import Deadline, looked, unlimited
 from oocbe.search.presolve import is_easy
 
-FEW_ASSIGNMENTS = 1 << 12
-"""Assignments up to which a component is easy without a look at its graph."""
+FEW_BITS = 12
+"""Logarithm to base 2 of the number of assignments up to which a component is easy without a look at its graph."""
 
 FIRST_SECONDS, LONGER = 1.0, 4.0
 """Seconds of a part's first turn, enough for most to end, and the factor of the next: a part that is solved in its last
 turn took a third of that in all earlier ones."""
 
 HANDLINGS: tuple[LinearHandling, ...] = ("none", "shown not to bind", "enforced", "relaxed")
-"""Treatments of linear constraints; the last one of any part is that of the whole."""
+"""Treatments of linear constraints. The whole has the last one in this order that any of its parts has."""
 
 NOTHING = ("infeasible", "nothing-better")
 """States of a part without an assignment that counts: the whole has none."""
@@ -85,7 +86,7 @@ class Component(Reformulation):
 
     @property
     def known(self) -> tuple[int, ...] | None:
-        """The best assignment of the whole, perhaps of these parts only; None without one of these parts."""
+        """The best assignments of all parts, 0 in other parts without one; None if one of these parts has none."""
         return tuple(self.whole.assignment) if self.whole.has_values(self.numbers) else None
 
     def options(self, options: SolveOptions) -> SolveOptions:
@@ -119,10 +120,18 @@ class Components:
     """The parts of a problem, and the best bound and assignment of each.
 
     problem : in min-sum or max-sum. options : of its solve. count : of connected components.
+    known : an assignment, perhaps not below the upper bound; None: none.
     assignment : the best values, 0 in parts without.
     """
 
-    def __init__(self, problem: Problem, options: SolveOptions, count: int, parts: Sequence[Part]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        count: int,
+        parts: Sequence[Part],
+        known: Sequence[int] | None = None,
+    ) -> None:
         self.problem, self._options, self._count, self._parts = problem, options, count, parts
         self._is_least = problem.semiring.marginalisation is Marginalisation.MIN
         self._problems = [part.problem(problem) for part in parts]
@@ -131,14 +140,17 @@ class Components:
         self._values: list[Number] = [None for _ in parts]
         self._results: list[Result | None] = [None for _ in parts]
         self._taken: list[Result] = []
+        self._given_up: dict[int, int | float] = {}
         self.assignment = [0] * len(problem.variables)
+        if known is not None:
+            self._offer(range(len(parts)), dict(enumerate(known)))
 
     @classmethod
-    def of(cls, problem: Problem, options: SolveOptions) -> Components | None:
+    def of(cls, problem: Problem, options: SolveOptions, known: Sequence[int] | None = None) -> Components | None:
         """The parts of a problem; None if at most one component is not easy."""
         label = labels(problem)
         bits = np.bincount(label, weights=np.log2(problem.sizes), minlength=1)
-        if np.count_nonzero(2**bits > FEW_ASSIGNMENTS) < 2:
+        if np.count_nonzero(bits > FEW_BITS) < 2:
             return None
         order = np.argsort(label, kind="stable")
         roots, starts = np.unique(label[order], return_index=True)
@@ -150,15 +162,15 @@ class Components:
         hard: list[Part] = []
         for root in sorted(components, key=lambda root: bits[root]):
             part = components[root]
-            is_small = 2 ** bits[root] <= FEW_ASSIGNMENTS
+            is_small = bits[root] <= FEW_BITS
             (easy if is_small or is_easy(part.problem(problem)) else hard).append(part)
         parts = [joined(easy), *hard] if easy else hard
-        return cls(problem, options, len(components), parts) if len(hard) >= 2 else None
+        return cls(problem, options, len(components), parts, known) if len(hard) >= 2 else None
 
     def turns(self, deadline: Deadline) -> Iterator[tuple[Component, float | None]]:
         """The unsolved parts in turn, and the seconds of each turn, until nothing is left to prove in time."""
         seconds = FIRST_SECONDS
-        while unsolved := self._unsolved:
+        while unsolved := [n for n in self._unsolved if self.slack((n,)) < self._given_up.get(n, math.inf)]:
             for place, number in enumerate(unsolved):
                 if self._nothing is not None or self._is_near_enough:
                     return
@@ -179,30 +191,39 @@ class Components:
     def _component(self, numbers: tuple[int, ...]) -> Component:
         """Some parts as a problem, below what the bounds of the others leave of the upper bound."""
         whole, part = self.problem, joined([self._parts[number] for number in numbers])
-        problem = self._problems[numbers[0]] if len(numbers) == 1 else part.problem(whole)
+        with unlimited():  # the rest is solved after the time limit
+            problem = self._problems[numbers[0]] if len(numbers) == 1 else part.problem(whole)
         if whole.upper_bound is not None:
             others = sum(bound for number, bound in enumerate(self._bounds) if number not in numbers)
             margin = 0 if whole.is_integral else rounding_margin(whole)
             problem = problem.below(whole.upper_bound - whole.constant - others + margin)
         return Component(whole, problem, numbers, part.variables, self)
 
+    def give_up(self, numbers: Sequence[int]) -> None:
+        """Make no further turns of parts that ended early without a proof, until less of the gap is left to them."""
+        self._given_up.update((number, self.slack((number,))) for number in numbers)
+
     def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result) -> None:
         """Keep a result of some parts."""
         self._taken.append(result)
-        values = dict(zip(variables, result.assignment or (), strict=False))
         for number in numbers:
-            self._results[number], own = result, self._parts[number].variables
+            self._results[number] = result
             if result.bound is not None and len(numbers) == 1 and result.status != "nothing-better":
                 self._bounds[number] = self._farther(self._bounds[number], result.bound)
-            if values:
-                value = self._problems[number].evaluate([values[v] for v in own])
-                before = self._values[number]
-                if value is not None and (before is None or self._farther(before, value) == before):
-                    self._values[number] = value
-                    for v in own:
-                        self.assignment[v] = values[v]
-                if value is not None and result.status == "optimal":
-                    self._bounds[number] = value
+        if result.assignment:
+            self._offer(numbers, dict(zip(variables, result.assignment, strict=True)), result.status == "optimal")
+
+    def _offer(self, numbers: Sequence[int], values: dict[int, int], are_optima: bool = False) -> None:
+        """Keep the better values of some parts. values : by variable."""
+        for number in numbers:
+            own = self._parts[number].variables
+            value, before = self._problems[number].evaluate([values[v] for v in own]), self._values[number]
+            if value is not None and (before is None or self._farther(before, value) == before):
+                self._values[number] = value
+                for v in own:
+                    self.assignment[v] = values[v]
+            if value is not None and are_optima:
+                self._bounds[number] = value
 
     def bounds(self, numbers: Sequence[int] = (), bound: Number = None, value: Number = 0) -> tuple[Number, Number]:
         """Bound of the whole, and its value if it counts, with those of some parts."""
@@ -220,8 +241,9 @@ class Components:
         return all(self._values[number] is not None for number in numbers)
 
     def slack(self, numbers: Sequence[int]) -> int | float:
-        """The gap that the other parts leave to some."""
-        return max(0, self._allowed - sum(x for number, x in enumerate(self._distances) if number not in numbers))
+        """The gap that the other parts leave to some; none without a value of the whole that counts."""
+        others = sum(x for number, x in enumerate(self._distances) if number not in numbers)
+        return max(0, self._allowed - others) if self.bounds()[1] is not None else 0
 
     def result(self) -> Result:
         """The result of the whole so far; at least one part has one."""
@@ -244,6 +266,8 @@ class Components:
                 notes.append(f"ended within the gap of {self._options.gap}")
             else:
                 notes += dict.fromkeys(note for r in own if r is not None for note in r.notes)
+        elif use := usage_note(whole, tuple(self.assignment)):
+            notes.append(use)
         handling = max((r.linear_constraints for r in results), key=HANDLINGS.index)
         return replace(
             results[-1],
@@ -261,7 +285,7 @@ class Components:
             notes=tuple(notes),
             presolve=tuple(PresolveStep(*own) for own in _summed([s for r in results for s in r.presolve])),
             solvers=tuple(
-                SolverShare(*own)._replace(closed=own[-1] / len(results))
+                SolverShare(*own)._replace(closed=own[-1] / len(self._taken))
                 for own in _summed([s for r in self._taken for s in r.solvers])
             ),
         )
@@ -288,7 +312,7 @@ class Components:
 
     @property
     def _is_near_enough(self) -> bool:
-        return sum(self._distances) <= self._allowed
+        return self.bounds()[1] is not None and sum(self._distances) <= self._allowed
 
     def _farther(self, a: int | float, b: int | float) -> int | float:
         """The better one of two bounds, and the worse one of two values."""

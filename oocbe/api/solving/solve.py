@@ -436,15 +436,14 @@ class _Solving:
         if self._within is not None:
             left, within = self._within
             result = left.result(within._unfinished(interruption))
-            rest = None if self._components is None else self._components.rest
-            return result if rest is None else rest.result(self._part(rest, self.deadline)._unfinished(interruption))
+            if self._components is not None and (rest := self._components.rest) is not None:
+                with interruption.suppressed():
+                    return rest.result(self._part(rest, self.deadline)._unfinished(interruption))
+            return result
         problem, options, why = self.problem, self.options, interruption.reason
         if problem.variables and applies_to(self.semiring) and options.bounds != "none" and options.incumbent_seconds:
-            try:
+            with interruption.suppressed():
                 offer_first(self._knowledge_of([]))
-            except BaseException as error:
-                if not interruption.caused(error):
-                    raise
         if self._known is None:
             return blank_result(problem, options, "interrupted", self._backend, notes=(why,))
         statistics = replace(self._statistics, stopped=why)
@@ -467,7 +466,7 @@ class _Solving:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
                     if not self.reduction and (left := presolve(problem, options, rows.form)):
                         return self._solved_smaller(left, working_time() - begin)
-                    if components := Components.of(problem, options):
+                    if components := Components.of(problem, options, self._knowledge_of(found).assignment):
                         return self._solved_apart(components, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result
@@ -532,21 +531,24 @@ class _Solving:
         """The result from the parts of the problem; ``seconds`` : of the search for them."""
         self._components = components
         result: Result | None = None
-        stopped: OocbeError | None = None
+        stopped: dict[tuple[int, ...], OocbeError] = {}
         for component, limit in components.turns(self.deadline):
             try:
                 with Deadline(limit) as deadline:
                     self._within = component, self._part(component, deadline)
                     result = component.result(self._within[1].solve())
+                stopped.pop(component.numbers, None)
             except RequestedEndError:
                 raise
             except (TimeLimitError, ResourceError) as error:
-                stopped = error
+                stopped[component.numbers] = error
+            if not deadline.passed:
+                components.give_up(component.numbers)
         if result is None:
-            assert stopped is not None
-            raise stopped
-        if stopped is not None and result.status in UNPROVEN:
-            result = replace(result, notes=tuple(dict.fromkeys((*result.notes, str(stopped)))))
+            self._within = self._components = None
+            raise next(iter(stopped.values()))
+        if result.status in UNPROVEN:
+            result = replace(result, notes=tuple(dict.fromkeys((*result.notes, *map(str, stopped.values())))))
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
 
     def _part(self, component: Component, deadline: Deadline) -> _Solving:

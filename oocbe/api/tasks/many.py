@@ -226,7 +226,7 @@ def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None
 
 
 def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome, None, None]:
-    """Outcomes as they complete, at last those of the tasks that a broken executor left; then no task is pending."""
+    """Outcomes as they complete. Tasks that a broken executor left are solved here at the end."""
     waiting: dict[Future[Outcome], _Task] = {}
     left: list[_Task] = []
     try:
