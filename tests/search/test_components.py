@@ -223,6 +223,63 @@ def test_a_hint_is_the_first_assignment_of_all_parts():
     assert values == sorted(values, reverse=True)
 
 
+def planted(seed: int) -> tuple[Problem, dict[str, str]]:
+    """A network with an assignment without costs, which a hint names."""
+    problem, random = hard(seed), np.random.default_rng(seed)
+    chosen = random.integers(0, 4, len(problem.variables))
+    functions = []
+    for f in problem.functions:
+        costs = random.integers(1, 30, (4, 4))
+        costs[tuple(chosen[list(f.scope)])] = 0
+        functions.append(Function.from_array(f.scope, costs))
+    return replace(problem, functions=tuple(functions)), dict(enumerate(map(str, chosen)))
+
+
+@pytest.mark.parametrize(("gap", "status"), [(0, "optimal"), (10**6, "limit")])
+def test_a_hint_that_leaves_nothing_to_prove_of_a_part(gap, status):
+    """A part's hint meets its first bound, or the gap of the whole is reached, before the part's first turn."""
+    (middle, values), others = planted(1), [hard(2), hard(3)]
+    whole = side_by_side([others[0], middle, others[1]])
+    best = [oocbe.solve(other).assignment for other in others]
+    hint = {f"x{v}.{2 * n}": str(x) for n, own in enumerate(best) for v, x in enumerate(own)}
+    result = oocbe.solve(whole, gap=gap, hint=hint | {f"x{v}.1": x for v, x in values.items()})
+    assert (result.status, result.value) == (status, sum(oocbe.solve(other).value for other in others))
+
+
+def raise_late(number, solve):
+    """Raise after the second part has found an assignment."""
+    if number == 2:
+        assignment = (0,) * len(solve.problem.variables)
+        solve._knowledge_of([]).offer(solve.problem.evaluate(assignment), assignment, "a test")
+        solve._knowledge_of([]).raise_lower(1, "a test")
+        raise ResourceError("no memory, says a test")
+
+
+def test_what_a_part_found_before_it_ran_out_of_memory_counts(at_part):
+    parts, observer = [hard(seed) for seed in range(3)], Listening()
+    at_part(raise_late)
+    whole = side_by_side(parts)
+    result = oocbe.solve(whole, observer=observer)
+    assert result.status == "limit"
+    assert result.value == whole.evaluate(result.assignment)
+    best = [oocbe.solve(part).value for part in parts]
+    assert result.value > sum(best)
+    assert result.bound - 1 in [sum(best) - own for own in best]
+
+
+def test_a_result_has_the_best_of_all_that_was_reported():
+    problem, events = hard(0, 6, 3), Listening()
+    history = solving.History(events, 0.0, problem)
+    zeros, best = (0,) * 6, oocbe.solve(problem)
+    history.bounds_changed(3, problem.evaluate(zeros), "one", zeros)
+    history.bounds_changed(None, best.value, "another", best.assignment)
+    history.bounds_changed(1, None, "a third", None)
+    assert events.events == [(3, problem.evaluate(zeros), zeros), (3, best.value, best.assignment)]
+    result = replace(best, status="limit", bound=2, value=problem.evaluate(zeros), assignment=zeros)
+    found = history.attach_history(result, problem, SolveOptions())
+    assert (found.bound, found.value, found.assignment) == (3, best.value, best.assignment)
+
+
 def test_components_of_many_assignments():
     """More of them than floats represent."""
     whole = side_by_side([hard(seed, 520, 4) for seed in range(2)])

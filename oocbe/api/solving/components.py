@@ -141,6 +141,7 @@ class Components:
         self._results: list[Result | None] = [None for _ in parts]
         self._taken: list[Result] = []
         self._given_up: dict[int, int | float] = {}
+        self._nothing = False
         self.assignment = [0] * len(problem.variables)
         if known is not None:
             self._offer(range(len(parts)), dict(enumerate(known)))
@@ -170,15 +171,19 @@ class Components:
     def turns(self, deadline: Deadline) -> Iterator[tuple[Component, float | None]]:
         """The unsolved parts in turn, and the seconds of each turn, until nothing is left to prove in time."""
         seconds = FIRST_SECONDS
-        while unsolved := [n for n in self._unsolved if self.slack((n,)) < self._given_up.get(n, math.inf)]:
-            for place, number in enumerate(unsolved):
-                if self._nothing is not None or self._is_near_enough:
+        # One part has a turn in any case: the result has its backend and times.
+        while unsolved := self._unsolved if self._taken else (self._unsolved or [0]):
+            slack = self._slack_of_each
+            if not (waiting := [n for n in unsolved if slack[n] < self._given_up.get(n, math.inf)]):
+                return
+            for place, number in enumerate(waiting):
+                if self._nothing or (self._taken and self._options.gap and self._is_near_enough):
                     return
                 if deadline.passed:
                     if (rest := self.rest) is not None:
                         yield rest, None
                     return
-                share = deadline.remaining / (len(unsolved) - place)
+                share = deadline.remaining / (len(waiting) - place)
                 yield self._component((number,)), None if len(unsolved) == 1 else min(seconds, share)
             seconds *= LONGER
 
@@ -186,7 +191,7 @@ class Components:
     def rest(self) -> Component | None:
         """All parts without an assignment; None where all have one, or none can have."""
         numbers = tuple(number for number in range(len(self._parts)) if not self.has_values((number,)))
-        return self._component(numbers) if numbers and self._nothing is None else None
+        return self._component(numbers) if numbers and not self._nothing else None
 
     def _component(self, numbers: tuple[int, ...]) -> Component:
         """Some parts as a problem, below what the bounds of the others leave of the upper bound."""
@@ -201,11 +206,13 @@ class Components:
 
     def give_up(self, numbers: Sequence[int]) -> None:
         """Make no further turns of parts that ended early without a proof, until less of the gap is left to them."""
-        self._given_up.update((number, self.slack((number,))) for number in numbers)
+        slack = self._slack_of_each
+        self._given_up.update((number, slack[number]) for number in numbers)
 
     def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result) -> None:
         """Keep a result of some parts."""
         self._taken.append(result)
+        self._nothing |= result.status in NOTHING
         for number in numbers:
             self._results[number] = result
             if result.bound is not None and len(numbers) == 1 and result.status != "nothing-better":
@@ -236,6 +243,11 @@ class Components:
         counts = len(known) > len(others) and (limit is None or total < limit)
         return lower, total if counts else None
 
+    @property
+    def has_results(self) -> bool:
+        """Whether any part has a result."""
+        return bool(self._taken)
+
     def has_values(self, numbers: Sequence[int]) -> bool:
         """Whether assignments of some parts are known."""
         return all(self._values[number] is not None for number in numbers)
@@ -245,17 +257,23 @@ class Components:
         others = sum(x for number, x in enumerate(self._distances) if number not in numbers)
         return max(0, self._allowed - others) if self.bounds()[1] is not None else 0
 
+    @property
+    def _slack_of_each(self) -> list[int | float]:
+        if self.bounds()[1] is None:
+            return [0] * len(self._parts)
+        left = self._allowed - sum(self._distances)
+        return [max(0, left + distance) for distance in self._distances]
+
     def result(self) -> Result:
         """The result of the whole so far; at least one part has one."""
-        results, whole, nothing = [r for r in self._results if r is not None], self.problem, self._nothing
+        results, whole = [r for r in self._results if r is not None], self.problem
         bound, value = self.bounds()
         if value is not None and not whole.is_integral:
             value = whole.evaluate(self.assignment)  # sums of the same floats in another order
             bound = None if bound is None or value is None else -self._farther(-bound, -value)
         notes, unsolved = [f"{self._count:,} connected components were solved apart"], self._unsolved
-        is_nothing = nothing is not None or (not unsolved and value is None)
         status: Status = "optimal"
-        if is_nothing:
+        if self._nothing or (not unsolved and value is None):
             status, bound = ("infeasible", None) if self._options.ub is None else ("nothing-better", self._options.ub)
             value = None
         elif unsolved:
@@ -291,14 +309,9 @@ class Components:
         )
 
     @property
-    def _nothing(self) -> Result | None:
-        """The result of a part without an assignment that counts."""
-        return next((r for r in self._results if r is not None and r.status in NOTHING), None)
-
-    @property
     def _unsolved(self) -> list[int]:
-        results, distances = self._results, self._distances
-        return [n for n, r in enumerate(results) if r is None or (r.status in UNPROVEN and distances[n] > 0)]
+        pairs = enumerate(zip(self._results, self._distances, strict=True))
+        return [n for n, (r, distance) in pairs if distance > 0 and (r is None or r.status in UNPROVEN)]
 
     @property
     def _distances(self) -> list[int | float]:

@@ -67,7 +67,7 @@ from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import FEW_ROWS, PresolvedProblem, is_easy, opening_result, presolve, result_of_bounds
 from oocbe.search.searches import Searches
-from oocbe.search.subsolver import SharedBounds, Statistics
+from oocbe.search.subsolver import HEAD_START, SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
@@ -166,12 +166,16 @@ class History:
     """Records the events of a solve, and forwards them.
 
     target : the receiving observer; None: there is none, and no plan is made for it.
-    begin : start of the solve, from ``time.perf_counter``.
+    begin : start of the solve, from ``time.perf_counter``. problem : as given.
     """
 
-    def __init__(self, target: Observer | None, begin: float) -> None:
+    def __init__(self, target: Observer | None, begin: float, problem: Problem) -> None:
         self._target = target
         self._begin = begin
+        self._problem = problem
+        self._bound: Number = None
+        self._value: Number = None
+        self._assignment: tuple[int, ...] | None = None
         self._watch = Stopwatch()
         self._read_before = read_by_workers()
         self._known: list[KnownAt] = []
@@ -204,10 +208,33 @@ class History:
         return bucket_done
 
     def bounds_changed(self, bound: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
-        """Record and forward the event."""
-        self._add(bound, value)
-        if self._target is not None:
-            self._target.bounds_changed(bound, value, why, assignment)
+        """Record and forward the event, if a bound or value is better than those of all strategies before."""
+        is_better = False
+        if value is not None and self._is_less(value, self._value):
+            self._value, self._assignment, is_better = value, assignment, True
+        if bound is not None and (self._bound is None or self._is_less(self._bound, bound)):
+            self._bound, is_better = bound, True
+        if is_better:
+            self._add(self._bound, self._value)
+            if self._target is not None:
+                self._target.bounds_changed(self._bound, self._value, why, self._assignment)
+
+    def _is_less(self, a: int | float, b: Number) -> bool:
+        """Whether a value is better than another; a bound is better than those that are less in this sense."""
+        return b is None or (a > b if self._problem.sense == "max" else a < b)
+
+    def _with_best(self, result: Result) -> Result:
+        """An unproven result with a better bound or assignment that was reported before."""
+        if result.status not in UNPROVEN:
+            return result
+        if self._assignment is not None and self._value is not None and self._is_less(self._value, result.value):
+            value = self._problem.evaluate(self._assignment)
+            if value is not None and self._is_less(value, result.value):
+                result = replace(result, value=value, assignment=self._assignment)
+        bound, value = result.bound, result.value
+        if self._bound is not None and (bound is None or self._is_less(bound, self._bound)):
+            bound = self._bound if value is None or self._is_less(self._bound, value) else value
+        return replace(result, bound=bound)
 
     def _add(self, bound: Number, value: Number) -> None:
         if self._known and self._known[-1][1:] == (bound, value):
@@ -216,11 +243,12 @@ class History:
             del self._known[1::2]
         self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
 
-    def attach_history(self, result: Result, problem: Problem, left: Problem, options: SolveOptions) -> Result:
+    def attach_history(self, result: Result, left: Problem, options: SolveOptions) -> Result:
         """The result with the recorded history; the event of the end.
 
-        result : of the whole problem. problem : as given. left : the propagated problem.
+        result : of the whole problem. left : the propagated problem.
         """
+        result, problem = self._with_best(result), self._problem
         if (result.bound, result.value) != (None, None):
             self._add(result.bound, result.value)
         assignment = result.assignment
@@ -232,7 +260,7 @@ class History:
             seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
             width=self.width_of(result, left, options),
             notes=(*problem.notes_of_optimum, *result.notes),
-            anytime=tuple(self._course(result, problem)),
+            anytime=tuple(self._course(result)),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
             read_by_workers=read_since(self._read_before),
@@ -244,14 +272,14 @@ class History:
             self._target.finished(result)
         return result
 
-    def _course(self, result: Result, problem: Problem) -> Iterator[KnownAt]:
+    def _course(self, result: Result) -> Iterator[KnownAt]:
         """Bounds and incumbents over time, in values of the problem and the result.
 
         Values outside the problem's bounds are omitted. A bound beyond the value of an assignment, by rounding, is
         replaced by that value.
         """
         choose = min if result.sense == "min" else max
-        lower, upper = problem.lower_bound, problem.upper_bound
+        lower, upper = self._problem.lower_bound, self._problem.upper_bound
         before: tuple[Number, Number] = None, None
         for seconds, bound, value in self._known:
             if value is not None and ((lower is not None and value <= lower) or (upper is not None and value >= upper)):
@@ -289,6 +317,10 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
         return 0
 
 
+OPENING_SHARE = 0.1
+"""Share of the predicted time of elimination that the depth-first search before it may take. It closes pedigrees with
+a billion cells in 0.1 s."""
+
 LOGARITHM_SECONDS = 0.25
 """Time limit of making logarithms, at least."""
 
@@ -325,7 +357,7 @@ def solve(
     stack = Stack(given, (RoundedBound.of(given, options.ub),), known=known)
     whole = reduce_arity(stack.problem)
     stack = stack.then(Reformulation(stack.problem, whole, name="arity"))
-    used, history = stack, History(observer, begin)
+    used, history = stack, History(observer, begin, given)
     with listening() as interruption:
         try:
             result = narrow_result(whole, options)
@@ -339,7 +371,7 @@ def solve(
             if not interruption.caused(error):
                 raise
             used, result = stack, blank_result(whole, options, "interrupted", "cpu", notes=(interruption.reason,))
-    return history.attach_history(used.result(result), given, stack.problem, options)
+    return history.attach_history(used.result(result), stack.problem, options)
 
 
 def _solved_or_by_logarithms(
@@ -444,11 +476,22 @@ class _Solving:
         if problem.variables and applies_to(self.semiring) and options.bounds != "none" and options.incumbent_seconds:
             with interruption.suppressed():
                 offer_first(self._knowledge_of([]))
-        if self._known is None:
+        if (found := self.result_so_far(why)) is None:
             return blank_result(problem, options, "interrupted", self._backend, notes=(why,))
-        statistics = replace(self._statistics, stopped=why)
-        result = result_of_bounds(problem, options, self._known, statistics, self._backend)
-        return replace(result, status="interrupted", seconds=statistics.seconds) if result.status == "limit" else result
+        return replace(found, status="interrupted") if found.status == "limit" else found
+
+    def result_so_far(self, stopped: str) -> Result | None:
+        """The result with the best bound and assignment so far; None without any. stopped : why, a sentence."""
+        if self._within is not None:
+            left, within = self._within
+            result = within.result_so_far(stopped)
+            return None if result is None else left.result(result)
+        known = self._known
+        if known is None or (known.lower is None and known.assignment is None):
+            return None
+        statistics = replace(self._statistics, stopped=stopped)
+        result = result_of_bounds(self.problem, self.options, known, statistics, self._backend)
+        return replace(result, seconds=statistics.seconds)
 
     def solve(self) -> Result:
         """Solve by elimination alone, or with bounds, or by elimination and then with bounds."""
@@ -468,7 +511,7 @@ class _Solving:
                         return self._solved_smaller(left, working_time() - begin)
                     if components := Components.of(problem, options, self._knowledge_of(found).assignment):
                         return self._solved_apart(components, working_time() - begin)
-                    if result := opening_result(problem, rows, options, self._knowledge_of(found)):
+                    if result := opening_result(problem, rows, options, self._knowledge_of(found), HEAD_START):
                         return result
                 choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
                 if choices:
@@ -479,6 +522,11 @@ class _Solving:
                 choices = []  # the search with bounds gives bounds, and an assignment
             spent = working_time() - begin - rows.seconds
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
+                if rows.seconds:
+                    expected = plan_for(problem, self.semiring, choices[0], "", options).predicted_seconds
+                    known = self._knowledge_of(found)
+                    if result := opening_result(problem, rows, options, known, OPENING_SHARE * expected):
+                        return result
                 result = self._eliminate_easily(choices, spent, found)
                 if result is not None and rows.summary:
                     notes = (*result.notes, f"solved without bounds, after {rows.summary}")
@@ -530,23 +578,29 @@ class _Solving:
     def _solved_apart(self, components: Components, seconds: float) -> Result:
         """The result from the parts of the problem; ``seconds`` : of the search for them."""
         self._components = components
-        result: Result | None = None
         stopped: dict[tuple[int, ...], OocbeError] = {}
         for component, limit in components.turns(self.deadline):
-            try:
-                with Deadline(limit) as deadline:
-                    self._within = component, self._part(component, deadline)
-                    result = component.result(self._within[1].solve())
-                stopped.pop(component.numbers, None)
-            except RequestedEndError:
-                raise
-            except (TimeLimitError, ResourceError) as error:
-                stopped[component.numbers] = error
+            found: Result | None
+            with Deadline(limit) as deadline:
+                part = self._part(component, deadline)
+                self._within = component, part
+                try:
+                    found = part.solve()
+                    stopped.pop(component.numbers, None)
+                except RequestedEndError:
+                    raise
+                except (TimeLimitError, ResourceError) as error:
+                    stopped[component.numbers] = error
+                    with unlimited():
+                        found = part.result_so_far(str(error))
+            if found is not None:
+                components.take(component.numbers, component.variables, found)
             if not deadline.passed:
                 components.give_up(component.numbers)
-        if result is None:
+        if not components.has_results:
             self._within = self._components = None
-            raise next(iter(stopped.values()))
+            raise next(iter(stopped.values()), TimeLimitError(self.deadline.reason))
+        result = components.result()
         if result.status in UNPROVEN:
             result = replace(result, notes=tuple(dict.fromkeys((*result.notes, *map(str, stopped.values())))))
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
