@@ -276,8 +276,9 @@ class History:
         """Bounds and incumbents over time, in values of the problem and the result.
 
         Values outside the problem's bounds are omitted. A bound beyond the value of an assignment, by rounding, is
-        replaced by that value.
+        replaced by that value, and one beyond ``options.ub`` by that if nothing is better.
         """
+        last = result.bound if result.status == "nothing-better" else result.value
         choose = min if result.sense == "min" else max
         lower, upper = self._problem.lower_bound, self._problem.upper_bound
         before: tuple[Number, Number] = None, None
@@ -285,7 +286,7 @@ class History:
             if value is not None and ((lower is not None and value <= lower) or (upper is not None and value >= upper)):
                 value = None
             if bound is not None:
-                bound = choose(x for x in (bound, value, result.value) if x is not None)
+                bound = choose(x for x in (bound, value, last) if x is not None)
             if before != (bound, value):
                 yield KnownAt(seconds, bound, value)
             before = bound, value
