@@ -22,7 +22,9 @@ the sum of their separate costs, whatever the values of the others, the function
 one without the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
 combinatorial optimization in graphical models*). The primal graph loses edges, so separators are smaller and more
 variables have few neighbours. Only exact decompositions are made: integers are split, floats are not, as their sums
-would round differently.
+would round differently. The summands form a forest whose trees share single variables: where two summands have two
+variables in common, the relaxation misses what these cost together. The root bound of a pedigree fell from 2,843 to
+2,399 of 3,035.
 
 **Unneeded values.** If the substitution of b for a never raises the cost, whatever the values of other variables, each
 assignment with a has one with b at no higher cost, and a is removed: at least one optimal assignment remains. This is
@@ -492,7 +494,30 @@ Piece = tuple[tuple[int, ...], Costs]
 
 
 def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
-    """Functions that add up to a given one, over as few variables as possible."""
+    """Functions that add up to a given one, over as few variables as possible.
+
+    The function itself without idle variables, unless they form a forest: two trees of them share at most one variable.
+    """
+    pieces: dict[tuple[int, ...], Costs] = {}
+    for inner, (values, permitted) in sorted(_summands(scope, costs), key=lambda piece: -len(piece[0])):
+        outer = next((own for own in pieces if {*inner} <= {*own}), inner)
+        if outer in pieces:
+            absent = tuple(place for place, v in enumerate(outer) if v not in inner)
+            values = pieces[outer][0] + np.expand_dims(values, absent)
+            permitted = pieces[outer][1]
+        pieces[outer] = values, permitted
+    trees: list[set[int]] = []
+    for own in pieces:
+        common = [tree.intersection(own) for tree in trees]
+        if max(map(len, common), default=0) > 1:
+            return [_without_idle(scope, costs)]
+        joined = [tree for tree, shared in zip(trees, common, strict=True) if shared]
+        trees = [tree for tree in trees if tree not in joined] + [set(own).union(*joined)]
+    return [*pieces.items()]
+
+
+def _summands(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
+    """Functions that add up to a given one; the scope of one may be within that of another."""
     scope, costs = _without_idle(scope, costs)
     values, permitted = costs
     can_split = values.dtype.kind == "i" and len(scope) >= 2 and permitted.all()
@@ -502,7 +527,7 @@ def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
             if (rest == rest.take([0], axis=i)).all():
                 without_j = _first(values, j), _first(permitted, j)
                 without_i = _first(rest, i), _first(permitted, i)
-                return pieces_of(_less(scope, j), without_j) + pieces_of(_less(scope, i), without_i)
+                return _summands(_less(scope, j), without_j) + _summands(_less(scope, i), without_i)
     return [(scope, costs)]
 
 
