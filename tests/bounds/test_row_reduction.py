@@ -190,6 +190,27 @@ def test_pieces_add_up(dtype):
     assert (split > 0) == (dtype is np.int64)
 
 
+@pytest.mark.parametrize(
+    ("scopes", "pieces"),
+    [
+        ([(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3)]),
+        ([(0, 1, 2), (2, 3)], [(0, 1, 2), (2, 3)]),
+        ([(0, 1), (2, 3)], [(0, 1), (2, 3)]),
+        ([(0, 1, 2), (1, 2, 3)], [(0, 1, 2, 3)]),
+        ([(0, 1), (1, 2), (2, 3), (0, 3)], [(0, 1, 2, 3)]),
+        ([(0, 1), (1, 2), (0, 2), (3,)], [(0, 1, 2), (3,)]),
+    ],
+)
+def test_summands_form_a_forest(scopes, pieces):
+    """Two summands with two variables in common, or a cycle, have a weaker relaxation than their sum."""
+    random = np.random.default_rng(0)
+    values = np.zeros((3, 3, 3, 3), dtype=np.int64)
+    for scope in scopes:
+        values += random.integers(0, 1000, [3 if v in scope else 1 for v in range(4)])
+    found = pieces_of((0, 1, 2, 3), (values, np.ones_like(values, dtype=bool)))
+    assert sorted(scope for scope, _ in found if scope) == pieces
+
+
 def test_huge_costs_are_not_split():
     sum_of_two = np.array([[0, 1], [2, 3]]) * 2**40
     everything = np.ones((2, 2), dtype=bool)
