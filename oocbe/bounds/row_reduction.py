@@ -498,8 +498,11 @@ def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
 
     The function itself without idle variables, unless they form a forest: two trees of them share at most one variable.
     """
+    summands = _summands(scope, costs)
+    if len(summands) == 1:
+        return summands
     pieces: dict[tuple[int, ...], Costs] = {}
-    for inner, (values, permitted) in sorted(_summands(scope, costs), key=lambda piece: -len(piece[0])):
+    for inner, (values, permitted) in sorted(summands, key=lambda piece: -len(piece[0])):
         outer = next((own for own in pieces if {*inner} <= {*own}), inner)
         if outer in pieces:
             absent = tuple(place for place, v in enumerate(outer) if v not in inner)
