@@ -496,7 +496,8 @@ Piece = tuple[tuple[int, ...], Costs]
 def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
     """Functions that add up to a given one, over as few variables as possible.
 
-    The function itself without idle variables, unless they form a forest: two trees of them share at most one variable.
+    The function itself, without idle variables, where these do not form a forest: two of them share two variables, or
+    several form a cycle.
     """
     summands = _summands(scope, costs)
     if len(summands) == 1:

@@ -25,7 +25,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import PresolveStep, SolverShare
 from oocbe.model.results.result import UNPROVEN, LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
-from oocbe.model.settings.option_values import Gap
+from oocbe.model.settings.option_values import NO_GAP, Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline, looked, unlimited
 from oocbe.search.presolve import is_easy
@@ -177,7 +177,7 @@ class Components:
             if not (waiting := [n for n in unsolved if slack[n] < self._given_up.get(n, math.inf)]):
                 return
             for place, number in enumerate(waiting):
-                if self._nothing or (self._taken and self._options.gap and self._is_near_enough):
+                if self._nothing or (self._taken and self._options.gap != NO_GAP and self._is_near_enough):
                     return
                 if deadline.passed:
                     if (rest := self.rest) is not None:
