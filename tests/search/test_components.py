@@ -149,10 +149,10 @@ def test_a_gap_counts_from_a_value_below_the_upper_bound():
     parts._values, parts._bounds = [510, 520], [495, 495]
     assert parts.bounds() == (990, None)
     assert not parts._is_near_enough
-    assert parts.slack((0,)) == 0
+    assert parts.slack == [0, 0]
     parts._values = [500, 498]
     assert parts._is_near_enough
-    assert parts.slack((0,)) == 47
+    assert parts.slack == [47, 45]
 
 
 @pytest.fixture

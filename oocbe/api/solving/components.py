@@ -91,7 +91,7 @@ class Component(Reformulation):
 
     def options(self, options: SolveOptions) -> SolveOptions:
         """The options with the gap that the other parts leave."""
-        return replace(options, gap=Gap(absolute=self.whole.slack(self.numbers)))
+        return replace(options, gap=Gap(absolute=self.whole.slack[self.numbers[0]]))
 
     def lift(self, assignment: Sequence[int], /) -> tuple[int, ...]:
         """The assignment with the best ones of the other parts."""
@@ -173,7 +173,7 @@ class Components:
         seconds = FIRST_SECONDS
         # One part has a turn in any case: the result has its backend and times.
         while unsolved := self._unsolved if self._taken else (self._unsolved or [0]):
-            slack = self._slack_of_each
+            slack = self.slack
             if not (waiting := [n for n in unsolved if slack[n] < self._given_up.get(n, math.inf)]):
                 return
             for place, number in enumerate(waiting):
@@ -206,7 +206,7 @@ class Components:
 
     def give_up(self, numbers: Sequence[int]) -> None:
         """Make no further turns of parts that ended early without a proof, until less of the gap is left to them."""
-        slack = self._slack_of_each
+        slack = self.slack
         self._given_up.update((number, slack[number]) for number in numbers)
 
     def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result) -> None:
@@ -252,13 +252,9 @@ class Components:
         """Whether assignments of some parts are known."""
         return all(self._values[number] is not None for number in numbers)
 
-    def slack(self, numbers: Sequence[int]) -> int | float:
-        """The gap that the other parts leave to some; none without a value of the whole that counts."""
-        others = sum(x for number, x in enumerate(self._distances) if number not in numbers)
-        return max(0, self._allowed - others) if self.bounds()[1] is not None else 0
-
     @property
-    def _slack_of_each(self) -> list[int | float]:
+    def slack(self) -> list[int | float]:
+        """The gap that the others leave to each part; none without a value of the whole that counts."""
         if self.bounds()[1] is None:
             return [0] * len(self._parts)
         left = self._allowed - sum(self._distances)
@@ -295,6 +291,7 @@ class Components:
             assignment=None if value is None else tuple(self.assignment),
             variables=whole.variables,
             order=(),
+            bounds="",
             width=max(r.width for r in results),
             largest_message_rows=max(r.largest_message_rows for r in self._taken),
             total_rows=sum(r.total_rows for r in self._taken),
