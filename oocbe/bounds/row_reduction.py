@@ -22,9 +22,9 @@ the sum of their separate costs, whatever the values of the others, the function
 one without the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
 combinatorial optimization in graphical models*). The primal graph loses edges, so separators are smaller and more
 variables have few neighbours. Only exact decompositions are made: integers are split, floats are not, as their sums
-would round differently. The summands form a forest whose trees share single variables: where two summands have two
-variables in common, the relaxation misses what these cost together. The root bound of a pedigree fell from 2,843 to
-2,399 of 3,035.
+would round differently. A split is made only if its summands form a forest: any two have at most one variable in
+common, and they form no cycle. The relaxation of other summands is weaker than that of the function: the root bound of
+a pedigree fell from 2,843 to 2,399 of 3,035.
 
 **Unneeded values.** If the substitution of b for a never raises the cost, whatever the values of other variables, each
 assignment with a has one with b at no higher cost, and a is removed: at least one optimal assignment remains. This is

@@ -78,17 +78,14 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
     return f"depth-first search (a sample of {rows.seconds:.2g} s did not show how long it takes)"
 
 
-def opening_result(
-    problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds, seconds: float
-) -> Result | None:
+def opening_result(problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds) -> Result | None:
     """The result of depth-first search before all other solvers; None if it does not close the problem.
 
     problem : the original one. rows : of the problem in min-sum. known : bounds in min-sum, updated.
-    seconds : time limit of the search, earlier calls included.
     Raises TimeLimitError: the deadline came.
     """
     rows.load()
-    rows.open(seconds)
+    rows.open()
     if not known.is_closed:
         return None
     statistics = Statistics()

@@ -24,7 +24,7 @@ from oocbe.elimination.engine.consumption import left_out
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.subsolver import FIRST_SECONDS, Portfolio, SharedBounds, Statistics
+from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, Portfolio, SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
@@ -83,14 +83,11 @@ class Searches:
 
             depth_search.load_loops()
 
-    def open(self, seconds: float) -> None:
-        """Run depth-first search for ``seconds`` in all, at most until the requested gap.
-
-        Raises TimeLimitError: the deadline came.
-        """
+    def open(self) -> None:
+        """Run depth-first search briefly, at most until the requested gap. Raises TimeLimitError at the deadline."""
         if self._is_open and self.form.goes_first:
             self.lay_out()
-            self.portfolio.run(lambda: self._known.is_near_enough, seconds)
+            self.portfolio.run(lambda: self._known.is_near_enough, HEAD_START)
 
     def first(self, seconds: float) -> None:
         """Run each search for ``seconds`` before all other solvers. Raises TimeLimitError at the deadline."""

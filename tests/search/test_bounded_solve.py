@@ -353,7 +353,7 @@ def test_an_assignment_of_rows_is_not_lost_where_elimination_runs_out_of_memory(
     def out_of_memory(*_, **__):
         raise ResourceError("no memory")
 
-    def rows(given, searched, options, known, _):
+    def rows(given, searched, options, known):
         known.offer(given.evaluate(first), first, "rows")
 
     monkeypatch.setattr(Race, "rounds", out_of_memory)

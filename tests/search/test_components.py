@@ -157,7 +157,7 @@ def test_a_gap_counts_from_a_value_below_the_upper_bound():
 
 @pytest.fixture
 def at_part(monkeypatch):
-    """Sets a function that is called with the number of a part's turn, its solve, and the whole's deadline, before."""
+    """Sets a function to be called before each turn of a part: with its number, its solve, and the whole's deadline."""
     solve, turns = solving._Solving.solve, count(1)
     called, wholes = [], []
 

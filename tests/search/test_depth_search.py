@@ -26,7 +26,7 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_tree, subsolver
+from oocbe.search import depth_search, depth_tree, searches, subsolver
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, Worker
 from oocbe.search.kernels.cpu.depth_first import (
@@ -419,7 +419,7 @@ def test_supply_is_for_linear_programs_first(seed):
     rounds = Searches(problem, SolveOptions(), SharedBounds(problem, NO_GAP, lambda *_: None), Deadline())
     rounds.first(math.inf)
     assert rounds.seconds == 0
-    rounds.open(0.25)
+    rounds.open()
     assert rounds.seconds > 0, "small problems are searched before the linear program"
     assert rounds.first_seconds == FIRST_SECONDS, "elimination and mini-buckets come after a longer search"
     large, _ = warehouses(7, FEW_EXCLUDED // 7 + 1, seed)
@@ -529,13 +529,14 @@ def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
     return Problem(variables, tuple(functions), tuple(Constraint(scope, left_out) for scope in scopes))
 
 
-def test_covers_are_searched_before_their_linear_program():
+def test_covers_are_searched_before_their_linear_program(monkeypatch):
+    monkeypatch.setattr(searches, "HEAD_START", math.inf)
     problem = cover(14, 20, 2, 1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    Searches(problem, SolveOptions(), known, Deadline()).open(math.inf)
+    Searches(problem, SolveOptions(), known, Deadline()).open()
     assert known.is_closed
     assert known.value == optimum(problem)
     wider = cover(40, 12, 3, 1)  # of more values, as photographs have
     rounds = Searches(wider, SolveOptions(), SharedBounds(wider, NO_GAP, lambda *_: None), Deadline())
-    rounds.open(math.inf)
+    rounds.open()
     assert rounds.seconds == 0

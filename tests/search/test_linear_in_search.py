@@ -262,7 +262,7 @@ def test_problems_with_wide_linear_constraints_are_searched_depth_first_and_not_
     assert not is_packing(problem)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     rounds = Searches(problem, SolveOptions(), known, Deadline())
-    rounds.open(0.25)
+    rounds.open()
     assert {*rounds.portfolio.members} == {"depth", "neighbourhoods"}
     rounds.first(math.inf)
     assert known.value == optimum(problem)

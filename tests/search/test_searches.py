@@ -10,7 +10,6 @@ import pytest
 
 import oocbe
 from oocbe.api.solving import outlook, solve
-from oocbe.elimination.plan.plan import Plan
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -43,7 +42,7 @@ def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):
     known.raise_lower(known.value - 10, "given")
     rounds = Searches(problem, SolveOptions(), known, Deadline())
     monkeypatch.setattr(DepthSearch, "work", lambda *_: pytest.fail("nodes were tried"))
-    rounds.open(0.25)
+    rounds.open()
     rounds.first(math.inf)
 
 
@@ -142,7 +141,7 @@ def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
     assignment = (0,) * 8
     value = problem.evaluate(assignment)
 
-    def opening(problem, rows, options, known, _):
+    def opening(problem, rows, options, known):
         known.offer(value, assignment, "rows")
         known.raise_lower(1, "rows")
 
@@ -196,26 +195,9 @@ def test_a_plan_says_what_a_sample_shows(monkeypatch):
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first depth-first search (4 s expected); then ")
 
 
-def test_a_long_elimination_comes_after_a_longer_search(monkeypatch):
-    search_first(monkeypatch)
-    limits: list[float] = []
-
-    def opening(*given):
-        limits.append(given[-1])
-        given[1].open(1e-9)
-
-    monkeypatch.setattr(solve, "opening_result", opening)
-    monkeypatch.setattr(subsolver, "PARAMETERS", A_STEP)
-    monkeypatch.setattr(Plan, "predicted_seconds", 40.0)
-    problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
-    result = oocbe.solve(problem, order_seconds=0)
-    assert limits == [subsolver.HEAD_START, solve.OPENING_SHARE * 40.0]
-    assert result.value == optimum(problem)
-
-
 def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     search_first(monkeypatch)
-    monkeypatch.setattr(solve, "HEAD_START", 1e-9)
+    monkeypatch.setattr(searches, "HEAD_START", 1e-9)
     monkeypatch.setattr(subsolver, "PARAMETERS", A_STEP)
     monkeypatch.setattr(DepthSearch, "summary", "so and so many")
     monkeypatch.setattr(DepthSearch, "nodes", 1)

@@ -15,7 +15,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import stable_set_search
+from oocbe.search import searches, stable_set_search
 from oocbe.search.searches import RowProblem, Searches
 from oocbe.search.stable_set_search import StableSetSearch, ValueGraph
 from oocbe.search.subsolver import SharedBounds
@@ -157,11 +157,12 @@ def test_it_ends_at_the_deadline():
 
 @pytest.mark.parametrize("part", [0.1, 0.5])
 def test_it_opens_a_solve(part, monkeypatch):
+    monkeypatch.setattr(searches, "HEAD_START", math.inf)
     problem = conflicts(14, part, 2)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     rounds = Searches(problem, SolveOptions(), known, Deadline())
     rounds.load()
-    rounds.open(math.inf)
+    rounds.open()
     assert known.is_closed
     assert known.value == optimum(problem)
     assert "stable sets" in rounds.summary

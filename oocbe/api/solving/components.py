@@ -172,7 +172,7 @@ class Components:
         """The unsolved parts in turn, and the seconds of each turn, until nothing is left to prove in time."""
         seconds = FIRST_SECONDS
         # One part has a turn in any case: the result has its backend and times.
-        while unsolved := self._unsolved if self._taken else (self._unsolved or [0]):
+        while unsolved := self._unsolved or ([] if self._taken else [0]):
             slack = self.slack
             if not (waiting := [n for n in unsolved if slack[n] < self._given_up.get(n, math.inf)]):
                 return

@@ -67,7 +67,7 @@ from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import FEW_ROWS, PresolvedProblem, is_easy, opening_result, presolve, result_of_bounds
 from oocbe.search.searches import Searches
-from oocbe.search.subsolver import HEAD_START, SharedBounds, Statistics
+from oocbe.search.subsolver import SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
@@ -318,10 +318,6 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
         return 0
 
 
-OPENING_SHARE = 0.1
-"""Share of the predicted time of elimination that the depth-first search before it may take. It closes pedigrees with
-a billion cells in 0.1 s."""
-
 LOGARITHM_SECONDS = 0.25
 """Time limit of making logarithms, at least."""
 
@@ -512,7 +508,7 @@ class _Solving:
                         return self._solved_smaller(left, working_time() - begin)
                     if components := Components.of(problem, options, self._knowledge_of(found).assignment):
                         return self._solved_apart(components, working_time() - begin)
-                    if result := opening_result(problem, rows, options, self._knowledge_of(found), HEAD_START):
+                    if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result
                 choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
                 if choices:
@@ -523,11 +519,6 @@ class _Solving:
                 choices = []  # the search with bounds gives bounds, and an assignment
             spent = working_time() - begin - rows.seconds
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
-                if rows.seconds:
-                    expected = plan_for(problem, self.semiring, choices[0], "", options).predicted_seconds
-                    known = self._knowledge_of(found)
-                    if result := opening_result(problem, rows, options, known, OPENING_SHARE * expected):
-                        return result
                 result = self._eliminate_easily(choices, spent, found)
                 if result is not None and rows.summary:
                     notes = (*result.notes, f"solved without bounds, after {rows.summary}")
