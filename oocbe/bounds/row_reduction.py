@@ -50,20 +50,23 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import Any
+from itertools import accumulate, chain, combinations, compress, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.kernels.cpu.table_elimination import add_worst_losses, eliminate_variable
+from oocbe.bounds.kernels.cpu.table_elimination import drop_unneeded, eliminate_variable, mark_divisible
 from oocbe.bounds.row_tables import ScopeTable, ScopeTables, from_zero
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline, looked
+
+Item = TypeVar("Item")
 
 MOST_JOINED = 1 << 12
 """Maximum number of cells of the sum of a variable's functions. Each pass of the ascent visits every cell."""
@@ -73,6 +76,9 @@ SMALL_RESULT = 16
 
 MOST_COMPARED = 1 << 27
 """Maximum number of cell pairs in all comparisons of values, about a nanosecond each."""
+
+BATCH_CELLS = 1 << 18
+"""Cells that are examined in one call of a loop: their copies take 2 MiB, which a core's cache holds."""
 
 MOST_VALUES = 1 << 10
 """Maximum domain size for comparisons of values, which need a table with one cell per pair of values."""
@@ -381,45 +387,66 @@ class _Reducing:
     def _split(self) -> bool:
         """Split functions that are sums of smaller ones; returns whether there were any."""
         found = False
-        for scope in sorted(self._whole):
-            self._whole.discard(scope)
-            check_deadline()
-            pieces = pieces_of(scope, self._parts[scope])
-            if len(pieces) > 1 or pieces[0][0] != scope:
-                self._take(scope)
-                for piece in pieces:
-                    self._add(*piece)
-                self._touch(scope)
-                found = True
+        for scopes in self._batches(sorted(self._whole), lambda scope: self._parts[scope][0].size):
+            self._whole.difference_update(scopes)
+            is_marked = np.zeros(len(scopes), dtype=np.bool_)
+            functions = [self._parts[scope] for scope in scopes]
+            sizes = [values.shape for values, _ in functions]
+            axes = starts_of([len(shape) for shape in sizes])
+            mark_divisible(*_end_to_end(functions), np.array([*chain(*sizes)], dtype=np.int64), axes, is_marked)
+            for scope in compress(scopes, is_marked):
+                pieces = pieces_of(scope, self._parts[scope])
+                if len(pieces) > 1 or pieces[0][0] != scope:
+                    self._take(scope)
+                    for piece in pieces:
+                        self._add(*piece)
+                    self._touch(scope)
+                    found = True
         return found
 
     def _remove_values(self) -> bool:
         """Remove unneeded values of variables with changed functions; returns whether there were any."""
-        found = False
+        found, due = False, []
         for v in sorted(self._changed & self._left):
-            self._changed.discard(v)
-            check_deadline()
-            size, scopes = self._sizes[v], sorted(self._scopes[v])
-            work = size * sum(self._parts[scope][0].size for scope in scopes)
-            if not 1 < size <= MOST_VALUES or work > self._work_left:
-                continue
-            self._work_left -= work
-            dtype = np.int64 if self._tables.is_integral else np.float64
-            functions = [*(self._rows(scope, v) for scope in scopes), *self._linear.orders(v, dtype)]
-            kept = values_needed(size, functions, 4 * self._tables.rounding)
-            self._is_impossible |= len(kept) == 0
-            if 0 < len(kept) < size:
-                self._keep(v, kept)
-                found = True
+            work = self._sizes[v] * self._cells_over(v)
+            if 1 < self._sizes[v] <= MOST_VALUES and work <= self._work_left:
+                self._work_left -= work
+                due.append(v)
+        self._changed -= self._left
+        dtype = np.int64 if self._tables.is_integral else np.float64
+        for variables in self._batches(due, self._cells_over):
+            functions = [
+                [(*self._parts[scope], scope.index(v)) for scope in sorted(self._scopes[v])]
+                + [(*rows, 0) for rows in self._linear.orders(v, dtype)]
+                for v in variables
+            ]
+            sizes = [self._sizes[v] for v in variables]
+            for v, kept in zip(variables, values_needed(sizes, functions, 4 * self._tables.rounding), strict=True):
+                self._is_impossible |= len(kept) == 0
+                if 0 < len(kept) < self._sizes[v]:
+                    self._keep(v, kept)
+                    found = True
         return found
 
-    def _rows(self, scope: tuple[int, ...], v: int) -> Costs:
-        """A function as a matrix with a row for each value of one of its variables."""
-        size, before = self._sizes[v], math.prod([self._sizes[u] for u in scope[: scope.index(v)]])
-        values, permitted = (
-            array.reshape(before, size, -1).swapaxes(0, 1).reshape(size, -1) for array in self._parts[scope]
-        )
-        return np.ascontiguousarray(values), np.ascontiguousarray(permitted)
+    def _cells_over(self, v: int) -> int:
+        """Cells of all functions over a variable."""
+        return sum([self._parts[scope][0].size for scope in self._scopes[v]])
+
+    def _batches(self, items: Sequence[Item], cells: Callable[[Item], int]) -> Iterator[list[Item]]:
+        """The items in runs of at most ``BATCH_CELLS`` cells, or one item; checks the deadline before each."""
+        batch: list[Item] = []
+        total = 0
+        for item in items:
+            own = cells(item)
+            if batch and total + own > BATCH_CELLS:
+                check_deadline()
+                yield batch
+                batch, total = [], 0
+            batch.append(item)
+            total += own
+        if batch:
+            check_deadline()
+            yield batch
 
     def _keep(self, v: int, kept: NDArray[np.int64]) -> None:
         """Keep only some values of a variable."""
@@ -611,28 +638,32 @@ class LinearParts:
         return tuple(found)
 
 
-Rows = tuple[NDArray[Any], NDArray[np.bool_]]
-"""Costs of a function and a mask of permitted cells, (values of the variable, assignments of the others)."""
+Rows = tuple[NDArray[Any], NDArray[np.bool_], int]
+"""Costs of a function, a mask of permitted cells, and the axis of the variable."""
 
 
-def values_needed(size: int, functions: Sequence[Rows], rounding: float = 0.0) -> NDArray[np.int64]:
-    """The values of a variable that an optimal assignment may need; none if all are forbidden.
+def values_needed(
+    sizes: Sequence[int], functions: Sequence[Sequence[Rows]], rounding: float = 0.0
+) -> list[NDArray[np.int64]]:
+    """The values of each variable that an optimal assignment may need; none if all are forbidden.
 
-    size : values of the variable. functions : all functions over it, int64 or float64.
+    sizes : of the variables. functions : all functions over each, all int64 or all float64.
     rounding : maximum error of a sum of floats; a smaller gain counts only if no single function has a loss.
     """
-    is_integral = all(values.dtype.kind == "i" for values, _ in functions)
-    losses = np.zeros((size, size), dtype=np.int64 if is_integral else np.float64)
-    blocked, costs_more = np.zeros((size, size), dtype=bool), np.zeros((size, size), dtype=bool)
-    is_left = np.ones(size, dtype=bool)
-    for values, permitted in functions:
-        is_left &= permitted.any(axis=1)
-        add_worst_losses(values, permitted, losses, blocked, costs_more)
-    is_no_worse = ~blocked & ((losses <= 0 if is_integral else losses < -rounding) | ~costs_more)
-    np.fill_diagonal(is_no_worse, False)
-    for a in np.flatnonzero(is_left & is_no_worse.any(axis=1)):
-        is_left[a] = not (is_no_worse[a] & is_left).any()
-    return np.flatnonzero(is_left)
+    values, permitted, begins = _end_to_end([(values, permitted) for own in functions for values, permitted, _ in own])
+    outers = np.array([math.prod(values.shape[:axis]) for own in functions for values, _, axis in own], dtype=np.int64)
+    limit = np.array([1 if values.dtype.kind == "i" else -rounding], dtype=values.dtype)
+    starts = starts_of(sizes)
+    is_left = np.ones(starts[-1], dtype=np.bool_)
+    drop_unneeded(values, permitted, begins, outers, starts_of(list(map(len, functions))), starts, limit, is_left)
+    return [np.flatnonzero(is_left[low:high]) for low, high in pairwise(starts.tolist())]
+
+
+def _end_to_end(functions: Sequence[Costs]) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.int64]]:
+    """Cells of functions of one dtype, end to end, which of them are permitted, and where each function begins."""
+    values = [values.ravel() for values, _ in functions] or [np.zeros(0, dtype=np.int64)]
+    permitted = [permitted.ravel() for _, permitted in functions] or [np.zeros(0, dtype=np.bool_)]
+    return np.concatenate(values), np.concatenate(permitted), starts_of([len(own) for own in values[: len(functions)]])
 
 
 MOST_CELLS = 1 << 7

@@ -245,10 +245,21 @@ class TableBatch:
         """Mark all tables for propagation."""
         self._seen = None
 
+    @property
+    def _all(self) -> list[NDArray[np.int64]]:
+        """All tables of each group."""
+        return [np.arange(len(group.scopes)) for group in self._groups]
+
+    def changes(self, domains: Domains) -> bool:
+        """Whether :meth:`filter` would remove a value or fail; ``domains`` are undefined afterwards."""
+        before = np.count_nonzero(domains.alive)
+        removed = (group.remove(domains, tables) for group, tables in zip(self._groups, self._all, strict=True))
+        return not all(removed) or np.count_nonzero(domains.alive) < before
+
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove values to the fixpoint; returns the changed variables, None where a table has no row left."""
         before = domains.counts.copy()
-        due = [np.arange(len(group.scopes)) for group in self._groups]
+        due = self._all
         if self._seen is not None:
             due = self._waiting(np.flatnonzero(domains.counts != self._seen))
         while any(map(len, due)):

@@ -143,7 +143,9 @@ def test_a_forbidden_value_goes_and_what_needs_all_stays():
     never = Constraint((0,), [[1]])
     variables = (Variable("a", 3), Variable("b", 3))
     tables = ScopeTables.of(Problem(variables, (), (equal,)))
-    assert values_needed(3, [(tables.parts[0].values, tables.parts[0].permitted)]).tolist() == [0, 1, 2]
+    (part,) = tables.parts
+    for axis in range(2):
+        assert values_needed([3], [[(part.values, part.permitted, axis)]])[0].tolist() == [0, 1, 2]
     assert kept_of(reduced(ScopeTables.of(Problem(variables, (), (equal, never)))))[0].tolist() in ([0], [2])
     empty = Constraint((0,), [[0], [1], [2]])
     assert reduced(ScopeTables.of(Problem(variables, (), (equal, empty)))).tables.is_impossible
@@ -152,9 +154,14 @@ def test_a_forbidden_value_goes_and_what_needs_all_stays():
 def test_a_gain_within_rounding_counts_only_where_no_function_loses():
     loses, gains = np.array([[0.3], [0.4]]), np.array([[0.7], [0.6]])
     everything = np.ones((2, 1), dtype=bool)
-    assert values_needed(2, [(loses, everything), (gains, everything)], 1e-9).tolist() == [0, 1]
-    assert values_needed(2, [(loses, everything), (gains - [[0], [0.1]], everything)], 1e-9).tolist() == [1]
-    assert values_needed(2, [(loses, everything)], 1.0).tolist() == [0]
+
+    def needed(rounding, *functions):
+        (kept,) = values_needed([2], [[(values, everything, 0) for values in functions]], rounding)
+        return kept.tolist()
+
+    assert needed(1e-9, loses, gains) == [0, 1]
+    assert needed(1e-9, loses, gains - [[0], [0.1]]) == [1]
+    assert needed(1.0, loses) == [0]
 
 
 def test_comparing_values_ends_with_its_share(monkeypatch):

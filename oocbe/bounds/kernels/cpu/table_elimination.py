@@ -52,33 +52,89 @@ def eliminate_variable(
 
 
 @jit
-def add_worst_losses(values: Any, permitted: Any, losses: Any, blocked: Any, costs_more: Any) -> Any:
-    """Add one function's worst-case loss to that of each substitution.
+def drop_unneeded(
+    values: Any, permitted: Any, begins: Any, outers: Any, firsts: Any, starts: Any, limit: Any, is_left: Any
+) -> None:
+    """Clear the flags of values that no optimal assignment needs, of variables with their functions.
 
-    values : int64 or float64 (size, cells), a row for each of the variable's values. permitted : bool, of that shape.
-    losses : (size, size) of the values' dtype; entry [a, b], b in place of a, grows by the largest difference over the
-        cells that permit a. Unchanged if no cell does.
-    blocked : bool (size, size), set if a cell permits a and not b. costs_more : bool, set if the largest difference is
-        positive.
+    values, permitted : int64 or float64, and bool: cells of all functions, one function after the other; a function
+        over several of the variables is listed with each. begins : int64 (functions + 1,), first cell of each.
+    outers : int64 (functions,), assignments of the axes before the variable's.
+    firsts : int64 (variables + 1,), the first function of each. starts : int64 (variables + 1,), its first flag.
+    limit : (1,) of the values' type: b replaces a if its losses add up to less, or if no function has a loss. The loss
+        in a function is the largest difference over the cells that permit a.
+    is_left : bool (flags,), set; the flags of forbidden values are cleared, too.
     """
-    size, cells = values.shape
-    for a in range(size):
-        for b in range(size):
-            if a == b or blocked[a, b]:
-                continue
-            is_any = False
-            worst = losses[a, b]  # of their dtype; the first cell overwrites it
-            for cell in range(cells):
-                if not permitted[a, cell]:
+    for v in range(len(firsts) - 1):
+        flags, size = starts[v], starts[v + 1] - starts[v]
+        losses = np.zeros((size, size), dtype=values.dtype)
+        blocked, costs_more = np.zeros((size, size), dtype=np.bool_), np.zeros((size, size), dtype=np.bool_)
+        for f in range(firsts[v], firsts[v + 1]):
+            inner = (begins[f + 1] - begins[f]) // (outers[f] * size)
+            for a in range(size):
+                has_any = False
+                for outer in range(outers[f]):
+                    here = begins[f] + (outer * size + a) * inner
+                    for cell in range(here, here + inner):
+                        has_any |= permitted[cell]
+                if not has_any:
+                    is_left[flags + a] = False
                     continue
-                if not permitted[b, cell]:
-                    blocked[a, b] = True
+                for b in range(size):
+                    if a == b or blocked[a, b]:
+                        continue
+                    is_first = True
+                    worst = losses[a, b]  # of their type; the first cell overwrites it
+                    for outer in range(outers[f]):
+                        here = begins[f] + (outer * size + a) * inner
+                        other = here + (b - a) * inner
+                        for cell in range(inner):
+                            if not permitted[here + cell]:
+                                continue
+                            if not permitted[other + cell]:
+                                blocked[a, b] = True
+                                break
+                            loss = values[other + cell] - values[here + cell]
+                            if is_first or loss > worst:
+                                worst, is_first = loss, False
+                        if blocked[a, b]:
+                            break
+                    losses[a, b] += worst
+                    costs_more[a, b] |= worst > 0
+        for a in range(size):
+            for b in range(size):
+                is_worse = blocked[a, b] or (losses[a, b] >= limit[0] and costs_more[a, b])
+                if a != b and is_left[flags + a] and is_left[flags + b] and not is_worse:
+                    is_left[flags + a] = False
+
+
+@jit
+def mark_divisible(values: Any, permitted: Any, begins: Any, sizes: Any, axes: Any, is_marked: Any) -> None:
+    """Mark functions that do not depend on a variable, or in which the costs of two variables add up.
+
+    values, permitted, begins : as for :func:`drop_unneeded`. sizes : int64, of all functions' axes, end to end, the
+    last axis of a function fastest. axes : int64 (functions + 1,), first axis of each. is_marked : bool (functions,).
+    """
+    for f in range(len(begins) - 1):
+        end, outer_step = begins[f + 1], begins[f + 1] - begins[f]
+        for i in range(axes[f], axes[f + 1]):
+            outer_size, step, inner_step = sizes[i], outer_step // sizes[i], outer_step // sizes[i]
+            is_idle = True
+            for cell in range(begins[f], end):
+                first = cell - (cell - begins[f]) // step % outer_size * step
+                if values[cell] != values[first] or permitted[cell] != permitted[first]:
+                    is_idle = False
                     break
-                loss = values[b, cell] - values[a, cell]
-                if not is_any or loss > worst:
-                    worst = loss
-                    is_any = True
-            if is_any:
-                losses[a, b] += worst
-                if worst > 0:
-                    costs_more[a, b] = True
+            for j in range(i + 1, axes[f + 1]):
+                inner_size, inner_step = sizes[j], inner_step // sizes[j]
+                adds_up = not is_idle
+                for cell in range(begins[f], end if adds_up else begins[f]):
+                    place = cell - begins[f]
+                    own, other = place // step % outer_size * step, place // inner_step % inner_size * inner_step
+                    gain = values[cell] - values[cell - other]
+                    if gain != values[cell - own] - values[cell - own - other]:
+                        adds_up = False
+                        break
+                is_marked[f] |= adds_up
+            is_marked[f] |= is_idle
+            outer_step = step
