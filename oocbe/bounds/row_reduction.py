@@ -50,7 +50,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, combinations, compress, pairwise
@@ -328,7 +327,7 @@ class _Reducing:
         eliminate_variable(
             np.concatenate([best[:0], *(values.ravel() for values, _ in taken)]),
             np.concatenate([is_left[:0], *(permitted.ravel() for _, permitted in taken)]),
-            starts_of([values.size for values, _ in taken])[:-1],
+            np.array([0, *accumulate([values.size for values, _ in taken])], dtype=np.int64)[:-1],
             np.array([self._strides(part, within) for part in parts], dtype=np.int64).reshape(-1, len(within)),
             np.array([self._sizes[u] for u in within], dtype=np.int64),
             best,

@@ -123,18 +123,27 @@ class ScopeTables:
         # Error of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
         dtype = np.int64 if is_integral else np.float64
-        values: dict[Hashable, NDArray[Any]] = {name: np.zeros(own, dtype=dtype) for name, own in looked(shape.items())}
-        permitted = {name: np.ones(own, dtype=bool) for name, own in looked(shape.items())}
-        first = {name: scope for scope, name in reversed(stored.items())}
+        values: dict[Hashable, NDArray[Any]] = {}
+        permitted: dict[Hashable, NDArray[np.bool_]] = {}
         for scope, name in looked(stored.items()):
-            for part in over[scope] if first[name] == scope else []:
-                axes = [*range(len(scope))] if part.scope == scope else np.argsort(part.scope)
+            if name in values:
+                continue
+            none = np.zeros(shape[name], dtype=dtype)
+            for part in over[scope]:
                 if isinstance(part, Function):
                     own, allowed = part.to_array(sizes)  # 0 where a row is missing
-                    values[name] += own.transpose(axes)
+                    own = own.astype(dtype, copy=False)
                 else:
-                    allowed = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array()
-                permitted[name] &= allowed.transpose(axes)
+                    own, allowed = none, part.to_array(sizes) if isinstance(part, Constraint) else part.to_array()
+                if part.scope != scope:
+                    axes = np.argsort(part.scope)
+                    allowed = np.ascontiguousarray(allowed.transpose(axes))
+                    own = own if own is none else np.ascontiguousarray(own.transpose(axes))
+                if name in values:
+                    values[name] += own
+                    permitted[name] &= allowed
+                else:
+                    values[name], permitted[name] = own, allowed
         constant = problem.constant
         parts = []
         is_impossible = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -140,15 +141,15 @@ class Function:
     def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
         """Dense form: values and feasibility, each with one axis per scope variable (sizes: of all variables)."""
         check_deadline()
-        shape = tuple(sizes[v] for v in self.scope)
-        fill = self.default or 0
-        dense: Values
-        dense = np.full(shape, fill, dtype=np.int64) if self.is_integral else np.full(shape, fill, dtype=np.float64)
-        feasible = np.full(shape, self.default is not None, dtype=bool)
+        shape = tuple([sizes[v] for v in self.scope])
+        is_complete = len(self.values) == math.prod(shape)
+        dense: Values = np.full(shape, self.default or 0, dtype=np.int64 if self.is_integral else np.float64)
+        feasible = np.full(shape, is_complete or self.default is not None, dtype=bool)
         if len(self.values):
             index = tuple(self.tuples.T)
             dense[index] = self.values if self.scope else self.values[0]
-            feasible[index] = True
+            if not is_complete:
+                feasible[index] = True
         return dense, feasible
 
 
