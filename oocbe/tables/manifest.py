@@ -38,7 +38,10 @@ FORMAT_NAME = "oocbe-table"
 """Format name in a manifest."""
 
 FORMAT_VERSION = 6
-"""Version of the format, the only one that is read; versions 1 to 5 were one number a form."""
+"""Version of the format, the only one that is read; versions 1 to 5 were one number a form.
+
+It rises when the meaning of an existing form changes. A further form keeps it: older programs refuse the form by name.
+"""
 
 ROWS, COMPLETE, COLUMNS, PARTS = "rows", "complete", "columns", "parts"
 """Forms of a table: packed keys and values; values of all cells (:mod:`oocbe.tables.stored`); one array a
@@ -117,7 +120,7 @@ class Manifest:
         Raises
         ------
         CorruptDataError : there is none, or it is damaged.
-        UnsupportedError : of another version of the format.
+        UnsupportedError : of another version of the format, or of an unknown form.
         """
         path = folder / MANIFEST_NAME
         try:
@@ -142,13 +145,17 @@ class Manifest:
                 "the table again, or convert it to Parquet with the program that wrote it (oocbe convert)"
             )
         try:
-            if content["form"] not in (ROWS, COMPLETE, COLUMNS, PARTS):
-                raise ValueError(f"the form {content['form']!r}")
+            if type(form := content["form"]) is not str:
+                raise ValueError(f"the form {form!r}")
+            if form not in (ROWS, COMPLETE, COLUMNS, PARTS):
+                raise UnsupportedError(
+                    f"{path}: this program does not read the form {form!r} of tables; use the program that wrote it"
+                )
             return cls(
                 {str(name): FileRecord(int(size), int(crc)) for name, (size, crc) in content["files"].items()},
                 [int(key, 16) for key in content["first_keys"]],
                 [int(key, 16) for key in content["last_keys"]],
-                content["form"],
+                form,
                 [
                     PartRecord(str(name), int(rows), int(first, 16), int(last, 16), int(checksum))
                     for name, rows, first, last, checksum in content.get("parts", [])
