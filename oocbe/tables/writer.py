@@ -461,8 +461,10 @@ class StoredTableWriter(TableWriter):
         rows : of the chunk; :attr:`chunk_rows`, or fewer in the last one.
         edge_keys : keys of its first and its last row, each as one number (word 0 least significant).
         extent : least and greatest value of integers.
-        Raises ModelError: the first key equals that of the previous row.
+        Raises ModelError: the first key equals that of the previous row. UsageError: the writer has another codec.
         """
+        if self._form != ROWS:
+            raise UsageError(f"{self.path}: packed chunks need codec {PACKED!r}, not {codec_of(self._form)!r}")
         if self._pending or self._written % self._chunk_rows or not 0 < rows <= self._chunk_rows:
             raise ModelError(f"{self.path}: {rows:,} rows are no chunk behind {self.rows:,} rows")
         if self._last_key == edge_keys[0]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.errors import CorruptDataError, ModelError
+from oocbe.errors import CorruptDataError, ModelError, UsageError
 from oocbe.kernels.cpu.packing.bit_pack import rotation_in
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MIN_SUM
@@ -175,3 +175,13 @@ def test_chunks_out_of_place_are_refused(tmp_path):
         for chunk in range(2):
             for column in range(2):
                 writer.write_packed(chunk, column, ten.columns[column].chunks(0, 1))
+
+
+def test_packed_chunks_are_refused_by_a_writer_of_another_codec(tmp_path):
+    """Otherwise the table is published, and fails when it is opened."""
+    with (
+        pytest.raises(UsageError, match="packed chunks need codec 'packed', not 'zstd'"),
+        StoredTable.create(tmp_path / "t", Layout(("a",), (1000,)), "int32", MIN_SUM, codec="zstd") as writer,
+    ):
+        writer.begin_packed(10, (0, 9), (1, 5))
+    assert not list(tmp_path.iterdir())
