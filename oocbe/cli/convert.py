@@ -32,7 +32,10 @@ def convert(
     out: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Or a table, or its URL.")
     ],
-    to: Annotated[str | None, typer.Option(help="Format of OUT; default: by its suffix.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Format of OUT; default: by its suffix. Tables: parquet, packed, zstd (any Zarr library)."),
+    ] = None,
     values: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Tables: the column of values in Parquet (value).")
     ] = None,
@@ -178,31 +181,31 @@ def convert_table(file: str, out: str, to: str | None, settings: ConversionSetti
     """Write a table to OUT: as Parquet if its name has that suffix, else as a stored table.
 
     file, out : paths, or URLs in object stores; output to a URL is written to a scratch folder first.
-    to : ``parquet``, or the form of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
+    to : ``parquet``, or the codec of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
 
-    Raises UsageError: OUT exists without ``overwrite``, or an unknown form. Errors of reading and writing tables.
+    Raises UsageError: OUT exists without ``overwrite``, or an unknown ``to``. Errors of reading and writing tables.
     """
     from oocbe.errors import UsageError
     from oocbe.tables.chunk_files import PACKED, ZSTD
     from oocbe.tables.object_path import is_url
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
-    forms = ("parquet", PACKED, ZSTD)
-    form = to if to is not None else _form_of(out)
-    if form not in forms:
-        raise UsageError(f"--to: tables are written as {', '.join(forms)}, not {form!r}")
-    if not is_url(out) or form == "parquet":
-        table = _written(file, out, form, settings)
+    known = ("parquet", PACKED, ZSTD)
+    to = to if to is not None else _default_of(out)
+    if to not in known:
+        raise UsageError(f"--to: tables are written as {', '.join(known)}, not {to!r}")
+    if not is_url(out) or to == "parquet":
+        table = _written(file, out, to, settings)
     elif settings.overwrite:
         raise UsageError(f"{out}: tables in object stores are not overwritten; choose another name")
     else:
         with closing(ScratchFolder(default_parent())) as scratch:
-            table = _written(file, str(scratch.path / "table"), form, settings).upload(out)
+            table = _written(file, str(scratch.path / "table"), to, settings).upload(out)
     print_written(out, table)
 
 
-def _form_of(out: str) -> str:
-    """The form for a name; UsageError for the suffix of an unsupported file format."""
+def _default_of(out: str) -> str:
+    """``parquet``, or the codec, for a name; UsageError for the suffix of an unsupported file format."""
     from oocbe.errors import UsageError
     from oocbe.formats.registry import formats
     from oocbe.tables.chunk_files import PACKED
@@ -217,8 +220,8 @@ def _form_of(out: str) -> str:
     return PACKED
 
 
-def _written(file: str, out: str, form: str, settings: ConversionSettings) -> StoredTable:
-    """Write the table in a form to a path (Parquet also to a URL); returns it, or the input table for Parquet."""
+def _written(file: str, out: str, to: str, settings: ConversionSettings) -> StoredTable:
+    """Write the table to a path (Parquet also to a URL); returns it, or the input table for Parquet."""
     from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM
     from oocbe.tables.group import is_table as is_stored
@@ -227,32 +230,18 @@ def _written(file: str, out: str, form: str, settings: ConversionSettings) -> St
 
     memory, overwrite = settings.memory, settings.overwrite
     if not is_stored(place_named(file)):
-        if form == "parquet":
+        if to == "parquet":
             raise UsageError(f"{file} is Parquet already; OUT is to be a stored table, or a problem")
         meant = settings.semiring or MAX_SUM
+        columns = settings.columns._asdict()
         return StoredTable.from_parquet(
-            file,
-            out,
-            settings.values,
-            semiring=meant,
-            memory=memory,
-            codec=form,
-            overwrite=overwrite,
-            **settings.columns._asdict(),
+            file, out, settings.values, semiring=meant, memory=memory, codec=to, overwrite=overwrite, **columns
         )
     settings.columns.refuse(file)
     table = StoredTable.open(file)
-    if form == "parquet":
+    if to == "parquet":
         table.to_parquet(out, settings.values, memory=memory, overwrite=overwrite)
         return table
     meant = settings.semiring or table.semiring
-    return StoredTable.save_pieces(
-        out,
-        table.layout,
-        table.dtype,
-        meant,
-        table.chunks(),
-        chunk_rows=table.chunk_rows,
-        codec=form,
-        overwrite=overwrite,
-    )
+    of_table = table.layout, table.dtype, meant, table.chunks()
+    return StoredTable.save_pieces(out, *of_table, chunk_rows=table.chunk_rows, codec=to, overwrite=overwrite)
