@@ -10,7 +10,7 @@ The result's memory is reserved when it begins and taken page by page as rows ar
 pinned memory to the device and are unpacked there, and so are the result's packed there: the processor checks sums and
 moves bytes, no more.
 
-Whole packed chunks (:mod:`oocbe.tables.codec`) are transferred: where a piece begins or ends inside a chunk, the
+Whole packed chunks (:mod:`oocbe.tables.packed_codec`) are transferred: where a piece begins or ends inside a chunk, the
 neighbouring piece has that chunk too, and each unpacks the rows that are its own. Results become chunks many at once,
 so that the host waits once for all.
 """
@@ -42,9 +42,9 @@ from oocbe.model.settings.machine import default_memory_limit, resident_memory
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import run_piece
 from oocbe.runtime.stretches import fresh_memory
-from oocbe.tables.codec import SAMPLE_ROWS, SAMPLES
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import ChunkFiles, PackedColumn, PackedTable
+from oocbe.tables.packed_codec import SAMPLE_ROWS, SAMPLES
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
 from oocbe.tables.writer import StoredTableWriter

@@ -65,9 +65,9 @@ def codec_of(form: str) -> str:
 
 
 def encoded(column: NDArray[Any], codec: str, chunk_rows: int) -> bytes | memoryview:
-    """The bytes of a chunk, (rows,). zstd pads a shorter one with zeros to ``chunk_rows``, as Zarr expects."""
+    """The bytes of a chunk, (rows,), for :func:`read_rows` or :func:`read_zstd`; zstd pads it to ``chunk_rows``."""
     if codec == PACKED:
-        from oocbe.tables.codec import encode  # imports Numba: needed for writing only
+        from oocbe.tables.packed_codec import encode  # imports Numba: needed for writing only
 
         return encode(column).data.cast("B")
     from numcodecs import zstd
@@ -85,7 +85,7 @@ def read_rows(folder: Place, manifest: Manifest, name: str, rows: int, out: NDAr
     out : (wanted rows,) of the array's dtype, contiguous; receives rows ``start`` and following.
     Raises CorruptDataError: missing, or not what the manifest says, or not a chunk of that many rows.
     """
-    from oocbe.tables.codec import decode
+    from oocbe.tables.packed_codec import decode
 
     data = manifest.read_file(folder, name)
     with _undecodable(folder, name), span(READER, "decode", bytes=out.nbytes):
@@ -99,7 +99,7 @@ def read_packed_into(
 
     itemsize : bytes of the array's items. The rest is as for :func:`read_rows`, errors too.
     """
-    from oocbe.tables.codec import checked
+    from oocbe.tables.packed_codec import checked
 
     manifest.read_file_into(folder, name, target.data.cast("B"))
     with _undecodable(folder, name):
@@ -216,18 +216,18 @@ def read_columns(
         part, rows = slice(low - start, high - start), slice(low - first, high - first)
         for name, field, size in zip(names, layout.fields, layout.sizes, strict=True) if len(keys) else ():
             file = f"{name}/c/{chunk}"
-            column = decoded(folder, manifest, file, column_dtype(size), chunk_rows)[rows]
+            column = read_zstd(folder, manifest, file, column_dtype(size), chunk_rows)[rows]
             if len(column) and not 0 <= int(column.min()) <= int(column.max()) < size:
                 raise CorruptDataError(f"{describe(file)} has a value outside 0 to {size - 1}: {folder / file}")
             keys[field.word, part] |= column.astype(np.uint64) << np.uint64(field.shift)
         if values is not None:
-            values[part] = decoded(folder, manifest, f"{VALUES_NAME}/c/{chunk}", values.dtype, chunk_rows)[rows]
+            values[part] = read_zstd(folder, manifest, f"{VALUES_NAME}/c/{chunk}", values.dtype, chunk_rows)[rows]
 
     run_all(read_one, [(chunk,) for chunk in range(start // chunk_rows, -(-stop // chunk_rows))])
 
 
-def decoded(folder: Place, manifest: Manifest, name: str, dtype: np.dtype[Any], rows: int) -> NDArray[Any]:
-    """All ``rows`` items of a chunk, including the padding behind an array's end; errors as for `read_columns`."""
+def read_zstd(folder: Place, manifest: Manifest, name: str, dtype: np.dtype[Any], rows: int) -> NDArray[Any]:
+    """All ``rows`` items of a zstd chunk, including the padding behind an array's end; errors as for `read_columns`."""
     from numcodecs import zstd
 
     out = np.zeros(rows, dtype=dtype)

@@ -1,8 +1,8 @@
 """A table in main memory as packed chunks: 2 to 5 bytes per row instead of 12 or more for keys and values.
 
-The chunks are those of stored tables (:mod:`oocbe.tables.codec`), concatenated in one array per column, so that any run
-of chunks is one copy. They are transferred to and from a GPU in this form, and unpacked and packed there: where the bus
-is slower than the kernels, a table of a quarter of the size takes a quarter of the time.
+The chunks are those of stored tables (:mod:`oocbe.tables.packed_codec`), concatenated in one array per column, so that
+any run of chunks is one copy. They are transferred to and from a GPU in this form, and unpacked and packed there: where
+the bus is slower than the kernels, a table of a quarter of the size takes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_W
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
-from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.numbers import check_numbers
+from oocbe.tables.packed_codec import decode, encode
 from oocbe.tables.table import Table, describe_table, format_bytes
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from oocbe.tables.chunk_files import (
     KEY_NAMES,
     PACKED,
     VALUES_NAME,
-    ZSTD,
     ChunkIndex,
     arrays_of,
     codec_of,
@@ -51,7 +50,7 @@ from oocbe.tables.group import (
     made_of,
 )
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COMPLETE, PARTS, Manifest
+from oocbe.tables.manifest import COLUMNS, COMPLETE, PARTS, Manifest
 from oocbe.tables.numbers import converted, dtype_of_rows
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import place_of
@@ -244,7 +243,6 @@ class StoredTable(StoredGroup, Exchanged):
         self.is_sorted, self.duplicates = bool(attributes["sorted"]), bool(attributes.get("duplicates"))
         self.limbs: int = attributes.get("limbs", 0)
         self._checksum = checksum
-        self._codec = codec_of(manifest.form)
         index = index or ChunkIndex([("", int(attributes["rows"]), self.chunk_rows, attributes.get("writer"))])
         super().__init__(path, manifest, attributes, index)
 
@@ -260,8 +258,8 @@ class StoredTable(StoredGroup, Exchanged):
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
         settings : ``chunk_rows``, rows of each chunk but the last.
-            ``codec`` : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a
-            variable (:mod:`oocbe.tables.chunk_files`).
+            ``codec`` : ``packed`` (:mod:`oocbe.tables.packed_codec`), or ``zstd``, which any Zarr library reads, one
+            array a variable (:mod:`oocbe.tables.chunk_files`).
             ``budget`` : counts what is written, and may refuse it. ``limbs`` : of each value
             (:mod:`oocbe.tables.numbers`).
             ``overwrite`` : whether the table takes the place of a stored table at the path, in the moment that it is
@@ -387,7 +385,7 @@ class StoredTable(StoredGroup, Exchanged):
         :meth:`read` gives them, or None for keys alone; ``alone`` and errors as there.
         """
         stop = start + keys.shape[1]
-        if self._codec == ZSTD:
+        if self._manifest.form == COLUMNS:
             read_columns(self.path, self._manifest, self.layout, self.chunk_rows, start, keys, values)
             return
         columns = {KEY_NAMES.format(word): column for word, column in enumerate(keys)}
@@ -401,8 +399,8 @@ class StoredTable(StoredGroup, Exchanged):
 
     @property
     def is_packed(self) -> bool:
-        """Whether chunks are packed (:mod:`oocbe.tables.codec`)."""
-        return self._codec == PACKED
+        """Whether chunks are packed (:mod:`oocbe.tables.packed_codec`)."""
+        return codec_of(self._manifest.form) == PACKED
 
     def chunk_starts(self, column: int) -> NDArray[np.int64]:
         """Words before each packed chunk of a column, and all at the end, int64 (chunks + 1,); see packed_chunk."""
@@ -413,15 +411,15 @@ class StoredTable(StoredGroup, Exchanged):
         return self._index.file(KEY_NAMES.format(column) if column < self.layout.words else VALUES_NAME, chunk)
 
     def packed_chunk(self, column: int, chunk: int) -> NDArray[np.uint64]:
-        """A chunk of a key word, or of the values (the last column), packed; see :mod:`oocbe.tables.codec`.
+        """A chunk of a key word, or of the values (the last column), packed; see :mod:`oocbe.tables.packed_codec`.
 
         Raises
         ------
         CorruptDataError : it is missing or damaged.
         """
-        if self._codec == ZSTD:
+        if not self.is_packed:
             part = self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)
-            from oocbe.tables.codec import encode
+            from oocbe.tables.packed_codec import encode
 
             return encode([*part.keys, part.values][column])
         words = np.empty(self._manifest.files[self._chunk_name(column, chunk)].size // 8, dtype=np.uint64)

@@ -263,7 +263,7 @@ class RowSettings(FolderSettings, total=False):
     """Settings for writing a table of rows.
 
     chunk_rows : rows of each chunk but the last.
-    codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a variable.
+    codec : ``packed`` (:mod:`oocbe.tables.packed_codec`), or ``zstd`` (one array a variable), for any Zarr library.
     limbs : of each value (:mod:`oocbe.tables.numbers`); 0 for plain numbers.
     duplicates : whether a key may occur more than once.
     """

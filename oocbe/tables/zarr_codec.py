@@ -1,4 +1,4 @@
-"""Packed chunks (:mod:`oocbe.tables.codec`) as a codec that Zarr finds through its entry point.
+"""Packed chunks (:mod:`oocbe.tables.packed_codec`) as a codec that Zarr finds through its entry point.
 
 With oocbe installed, any Zarr v3 library for Python reads the arrays of a stored table. A chunk at an array's end may
 hold fewer rows than the chunk's shape; the rest reads as zeros, which Zarr cuts off.
@@ -16,7 +16,7 @@ from zarr.abc.codec import ArrayBytesCodec
 from zarr.registry import register_codec
 
 from oocbe.errors import CorruptDataError
-from oocbe.tables.codec import CODEC_NAME, decode, encode, rows_in
+from oocbe.tables.packed_codec import CODEC_NAME, decode, encode, rows_in
 
 if TYPE_CHECKING:
     from zarr.core.array_spec import ArraySpec

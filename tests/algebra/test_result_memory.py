@@ -16,8 +16,8 @@ from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.runtime.stretches import ALIGNMENT, Region
-from oocbe.tables.codec import encode
 from oocbe.tables.layout import Layout
+from oocbe.tables.packed_codec import encode
 from oocbe.tables.table import Table
 from tests.helpers.lazy_device import DeviceArray, take_the_place_of_cupy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.tables.codec import checked, encode
+from oocbe.tables.packed_codec import checked, encode
 
 pytestmark = pytest.mark.gpu
 ROWS = [1, 2, 1023, 1024, 1025, 5000, 200_003]

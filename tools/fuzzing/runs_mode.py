@@ -110,7 +110,7 @@ def _warm_up() -> None:
         return
     import oocbe
     import oocbe.bounds.relaxation
-    import oocbe.tables.codec
+    import oocbe.tables.packed_codec
 
     problem = random_description(Random(3), ("min-sum",), linear=False)
     for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):

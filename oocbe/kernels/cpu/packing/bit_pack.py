@@ -1,7 +1,7 @@
 """Packing of columns into the minimum number of bits for each block of rows, and unpacking.
 
-The format is described in :mod:`oocbe.tables.codec`, which also validates input before these loops read it. Columns are
-uint64 (keys, and 8-byte values as integers) or int32 (4-byte values as integers).
+The format is described in :mod:`oocbe.tables.packed_codec`, which also validates input before these loops read it.
+Columns are uint64 (keys, and 8-byte values as integers) or int32 (4-byte values as integers).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-// Packed chunks (format: oocbe/tables/codec.py), many columns in one launch: a thread block handles one block of BLOCK
-// rows and finds its column by its number. To unpack, a thread reads some adjacent numbers; differences become rows by
-// a prefix sum over the block. To pack, reductions compute a block's header; after a prefix sum of the payload sizes,
-// threads assemble whole payload words.
+// Packed chunks (format: oocbe/tables/packed_codec.py), many columns in one launch: a thread block handles one block of
+// BLOCK rows and finds its column by its number. To unpack, a thread reads some adjacent numbers; differences become
+// rows by a prefix sum over the block. To pack, reductions compute a block's header; after a prefix sum of the payload
+// sizes, threads assemble whole payload words.
 #include "integers.cuh"
 
 #define BLOCK 1024

@@ -1,8 +1,8 @@
-"""Packing and unpacking of chunks (:mod:`oocbe.tables.codec`) on the device: fewer bytes over the bus.
+"""Packing and unpacking of chunks (:mod:`oocbe.tables.packed_codec`) on the device: fewer bytes over the bus.
 
 Chunks are identical, word for word, to the CPU's. Chunks must be validated on the host before they are read
-(:func:`oocbe.tables.codec.checked`). One launch handles many columns: a piece has dozens of chunks, and the thread that
-queues kernels is the bottleneck of a stream of packed pieces.
+(:func:`oocbe.tables.packed_codec.checked`). One launch handles many columns: a piece has dozens of chunks, and the
+thread that queues kernels is the bottleneck of a stream of packed pieces.
 """
 
 from __future__ import annotations

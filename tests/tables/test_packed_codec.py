@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from oocbe.errors import CorruptDataError
-from oocbe.tables.codec import BLOCK, FRONT_WORDS, HEADER_WORDS, decode, encode, rows_in
+from oocbe.tables.packed_codec import BLOCK, FRONT_WORDS, HEADER_WORDS, decode, encode, rows_in
 from tests.helpers.effort import examples
 
 DTYPES = ["uint64", "int64", "int32", "float64", "float32"]
