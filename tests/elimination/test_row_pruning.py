@@ -90,5 +90,5 @@ def test_values_of_64_bits(structure, above, factor):
 
 def test_a_bound_that_would_leave_64_bits_prunes_nothing():
     problem = Problem((Variable("a", 2),), (Function.from_array((0,), [1 << 50, 5]),)).below(1 << 51)
-    assert RowBound(1 << 4, 0).below(problem) is not None
-    assert RowBound(1 << 20, 0).below(problem) is None
+    assert RowBound(1 << 4, 0).with_threshold(problem) is not None
+    assert RowBound(1 << 20, 0).with_threshold(problem) is None

@@ -161,13 +161,13 @@ def test_bounds_that_are_too_high_are_caught(monkeypatch):
 def test_rows_that_are_lost_are_caught(monkeypatch):
     from oocbe.elimination.row_pruning.row_bounds import RowBound
 
-    real = RowBound.below
+    real = RowBound.with_threshold
 
     def wrong(self, *given):
         bound = real(self, *given)
         return bound and replace(bound, threshold=bound.threshold - bound.scale)
 
-    monkeypatch.setattr(RowBound, "below", wrong)
+    monkeypatch.setattr(RowBound, "with_threshold", wrong)
     assert is_caught("bounds", lambda found: any(what.endswith(": a row that counts") for what in found))
 
 

@@ -405,7 +405,7 @@ class MessageMaker:
         bound = None
         if self._bounds is not None:
             bound = self._bounds.for_message(subtree_members(subtree), bucket.separator)
-            bound = bound.below(self._prepared.problem, self._prepared.consumption)
+            bound = bound.with_threshold(self._prepared.problem, self._prepared.consumption)
         layout = self._prepared.layout(bucket.separator)
         limbs = self.limbs(bucket)
         known = AttemptHistory(needs_rows=WhyForm.LIMBS) if limbs else NO_ATTEMPTS

@@ -46,8 +46,9 @@ selects in each message is present, and its value is at most the cost of x's eli
   itself goes later: the argument is about x only, and an absent row drops no other row.
 
 So a value below the threshold is found where there is one, and it is the least; a message without rows proves that
-there is none. Bounds and dominance must refer to the same feasible assignments: where a constraint is left out of
-elimination, the bounds leave it out as well.
+there is none. A further row does no harm: callers discard a final value that is not below the threshold. Bounds and
+dominance must refer to the same feasible assignments: where a constraint is left out of elimination, the bounds leave
+it out as well.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class RowBound:
     prices : linear constraint (its index) -> increase of a row's bound by a unit of consumption by its eliminated
         variables, beyond the least coefficient of each, scaled; at least 0, and 0 for other constraints. The bound is
         valid without the prices, too.
-    threshold : rows whose bound reaches it are dropped, scaled; infinite before :meth:`below`.
+    threshold : rows whose bound reaches it are dropped, scaled; infinite before :meth:`with_threshold`.
     """
 
     scale: int
@@ -102,7 +103,7 @@ class RowBound:
     prices: Mapping[int, int | float] = field(default_factory=dict)
     threshold: int | float = math.inf
 
-    def below(self, problem: Problem, consumption: Consumption | None = None) -> RowBound | None:
+    def with_threshold(self, problem: Problem, consumption: Consumption | None = None) -> RowBound | None:
         """The bound of values below ``problem.upper_bound``, and rows' consumption; None: sums could leave 64 bits."""
         assert problem.upper_bound is not None
         if not problem.is_integral:
