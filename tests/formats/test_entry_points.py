@@ -81,6 +81,21 @@ def test_a_malformed_file_is_named_with_its_line(package):
     assert "costs.pairs, line 4: found 3, expected a value" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("2 3\n0 1 0 1 7\n1 0 1 0 8\n", "line 3: found a second cost of values (0, 1) of variables (0, 1)"),
+        ("# nothing\n", "the file ends, expected the sizes"),
+    ],
+)
+def test_a_file_that_says_nothing_or_twice_is_refused(package, content, message):
+    folder = package("PAIRS")
+    (folder / "costs.pairs").write_text(content)
+    done = run(folder, "solve", "costs.pairs")
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
 def test_an_error_of_another_packages_parser_is_not_oocbes(package):
     folder = package("PAIRS")
     module = folder / "their_formats.py"
