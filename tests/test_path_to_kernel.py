@@ -1,8 +1,8 @@
 """Modules between ``oocbe.solve`` and the loop that joins a bucket: no more than are written down, and all of those.
 
-Counted are the modules of this package whose functions are on the stack when the joining kernel is called: one line
-down from the verb. Where a piece is joined by the thread of its stream, the stack of the thread that asked for pieces
-belongs to the path as well.
+The page lists their functions, too. Counted are the modules of this package whose functions are on the stack when the
+joining kernel is called: one line down from the verb. Where a piece is joined by the thread of its stream, the stack of
+the thread that asked for pieces belongs to the path as well.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from types import FrameType
@@ -33,13 +34,37 @@ CEILINGS = {"on the CPU": 7, "out of core": 12, "on the GPU": 9}
 PLAIN = {"bounds": "none", "tables": "incomplete", "order_seconds": 0.0}
 
 
-def modules_of(frame: FrameType | None) -> list[str]:
-    """Modules of this package on a stack, the outermost first."""
+Stack = tuple[tuple[str, str], ...]
+"""Modules of this package on a stack, each with a function, the outermost first."""
+
+Functions = dict[str, list[str]]
+"""Functions by module."""
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack of a frame; comprehensions, without frames in some versions of Python, and lambdas have no entry."""
     names = []
     while frame is not None:
-        names.append(frame.f_globals.get("__name__", ""))
+        name = frame.f_code.co_qualname
+        if not name.endswith(">"):
+            names.append((frame.f_globals.get("__name__", ""), name))
         frame = frame.f_back
-    return [name for name in reversed(names) if name.startswith("oocbe.")]
+    return tuple((module, name) for module, name in reversed(names) if module.startswith("oocbe."))
+
+
+def functions_of(stack: Stack) -> Functions:
+    """Functions of each module on a stack, in their order, each once."""
+    found: Functions = {}
+    for module, name in stack:
+        functions = found.setdefault(module, [])
+        if name not in functions:
+            functions.append(name)
+    return found
+
+
+def listed(functions: Functions) -> str:
+    """A line for each module, as on the code map."""
+    return "\n".join(f"{module.removeprefix('oocbe.')}: {', '.join(own)}" for module, own in functions.items())
 
 
 class Paths:
@@ -47,13 +72,13 @@ class Paths:
 
     def __init__(self, kernel) -> None:
         self._kernel = kernel
-        self._own: set[tuple[str, ...]] = set()
-        self._of_workers: set[tuple[str, ...]] = set()
-        self._asking: set[tuple[str, ...]] = set()
+        self._own: set[Stack] = set()
+        self._of_workers: set[Stack] = set()
+        self._asking: set[Stack] = set()
 
     def __call__(self, *arguments):
         is_worker = threading.current_thread() is not threading.main_thread()
-        (self._of_workers if is_worker else self._own).add(tuple(modules_of(sys._getframe(1))))
+        (self._of_workers if is_worker else self._own).add(stack_of(sys._getframe(1)))
         return self._kernel(*arguments)
 
     def asked_by(self, function):
@@ -62,7 +87,7 @@ class Paths:
         def remembered(*arguments, **named):
             with closing(function(*arguments, **named)) as made:
                 while True:
-                    self._asking.add(tuple(modules_of(sys._getframe(1))))
+                    self._asking.add(stack_of(sys._getframe(1)))
                     try:
                         one = next(made)
                     except StopIteration:
@@ -72,36 +97,35 @@ class Paths:
         return remembered
 
     @property
-    def found(self) -> set[tuple[str, ...]]:
-        """Modules on each path, in their order, each once."""
+    def found(self) -> list[Functions]:
+        """Modules on each path, in their order, with their functions."""
         all_paths = self._own | {asking + own for asking in self._asking for own in self._of_workers}
-        return {tuple(dict.fromkeys(path)) for path in all_paths}
+        return [functions_of(path) for path in all_paths]
 
 
-def check(where: str, found: set[tuple[str, ...]]) -> None:
+def check(where: str, found: Iterable[Functions]) -> None:
     """The longest path has the number of modules that the page says, and is the one that it names."""
-    longest = max(found, key=lambda path: (len(path), path))
-    assert list(longest) == documented_paths()[where]
-    assert len(longest) == CEILINGS[where]
+    longest = listed(max(found, key=lambda path: (len(path), [*path.items()])))
+    assert longest == documented_paths()[where], f"the path {where} of docs/code-map.md is not this:\n{longest}"
 
 
-def documented_paths() -> dict[str, list[str]]:
-    """The lists of the page, by where the bucket is joined: modules, without the package's name in the text."""
-    text = CODE_MAP.read_text().partition("## From `oocbe.solve` to the joining loop")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| ([\w ]+) \| \d+ \| (.*) \|$", text, flags=re.MULTILINE)
-    return {
-        where: [name.removesuffix(".py").replace("/", ".") for name in re.findall(r"`(oocbe/[\w/]+\.py)`", listed)]
-        for where, listed in rows
-    }
+def documented_paths() -> dict[str, str]:
+    """The lists of the page, by where the bucket is joined."""
+    found = re.findall(r"^\*\*([\w ]+)\*\*: (\d+) modules\n\n```text\n(.*?)\n```", CODE_MAP.read_text(), re.M | re.S)
+    assert {where: int(number) for where, number, _ in found} == CEILINGS
+    return {where: lines for where, _, lines in found}
+
+
+def modules_of(lines: str) -> list[str]:
+    """Modules of a list of the page."""
+    return [f"oocbe.{line.partition(':')[0]}" for line in lines.splitlines()]
 
 
 def test_the_page_names_modules_that_there_are_and_their_ceilings():
-    paths = documented_paths()
-    assert paths.keys() == CEILINGS.keys()
-    for path in paths.values():
-        assert [name for name in path if not (ROOT / f"{name.replace('.', '/')}.py").is_file()] == []
-    numbers = re.findall(r"^\| ([\w ]+) \| (\d+) \| `oocbe", CODE_MAP.read_text(), flags=re.MULTILINE)
-    assert {where: int(number) for where, number in numbers} == CEILINGS
+    for where, lines in documented_paths().items():
+        names = modules_of(lines)
+        assert len(names) == CEILINGS[where]
+        assert [name for name in names if not (ROOT / f"{name.replace('.', '/')}.py").is_file()] == []
 
 
 def test_on_the_cpu(monkeypatch):
@@ -118,7 +142,7 @@ def test_out_of_core(monkeypatch):
     monkeypatch.setattr(bucket_stream, "run_in_order", paths.asked_by(bucket_stream.run_in_order))
     monkeypatch.setenv("OOCBE_THREADS", "1")
     oocbe.solve(ROOT / "examples" / "daily.spot", backend="cpu", piece_rows=300, **PLAIN)
-    check("out of core", {path for path in paths.found if "oocbe.elimination.engine.bucket_stream" in path})
+    check("out of core", [path for path in paths.found if "oocbe.elimination.engine.bucket_stream" in path])
 
 
 class ProblemPath:
@@ -133,7 +157,7 @@ class ProblemPath:
     """
 
     def __init__(self) -> None:
-        self.stops: dict[str, list[str]] = {}
+        self.stops: Functions = {}
         self.returns: list[tuple[str, str]] = []
         self._edges: set[tuple[str, str]] = set()
 
@@ -157,7 +181,7 @@ class ProblemPath:
 
     def __str__(self) -> str:
         """A line for each stop, as on the code map."""
-        return "\n".join(f"{module.removeprefix('oocbe.')}: {', '.join(own)}" for module, own in self.stops.items())
+        return listed(self.stops)
 
 
 def module_of(frame: FrameType) -> str:
@@ -167,7 +191,7 @@ def module_of(frame: FrameType) -> str:
 
 
 MOST_STOPS, MOST_RETURNS = 35, 12
-"""Limits of the path of a problem through a solve: 23 and 11 at present."""
+"""Limits of the path of a problem through a solve."""
 
 PAGE_LINES = 45
 """Lines of a printed page for the path."""
@@ -186,7 +210,9 @@ def test_a_problem_makes_few_stops_and_returns_and_the_page_shows_them(monkeypat
     assert len(path.stops) <= MOST_STOPS, str(path)
     assert len(path.returns) <= MOST_RETURNS, path.returns
     assert len(str(path).splitlines()) <= PAGE_LINES
-    assert str(path) in CODE_MAP.read_text(), f"the path of docs/code-map.md is not this:\n{path}"
+    page = CODE_MAP.read_text()
+    assert f"enters {len(path.stops)} modules, with {len(path.returns)} returns" in page
+    assert str(path) in page, f"the path of docs/code-map.md is not this:\n{path}"
 
 
 class Reached(BaseException):
@@ -212,5 +238,6 @@ def test_on_the_gpu(monkeypatch):
     monkeypatch.setattr(modules, "as_struct", paths)
     oocbe.solve(ROOT / "examples" / "daily.spot", backend="cuda", **PLAIN)
     others = {"oocbe.elimination.row_pruning.dominance", "oocbe.kernels.cuda.pairs.selection"}  # no joins: prefix sums
-    joins = {path for path in paths.found if "oocbe.kernels.cuda.buckets.bucket_join" in path}
-    check("on the GPU", {path for path in joins if others.isdisjoint(path)})
+    joins = [path for path in paths.found if "oocbe.kernels.cuda.buckets.bucket_join" in path]
+    longest = max((path for path in joins if others.isdisjoint(path)), key=lambda path: (len(path), [*path]))
+    assert list(longest) == modules_of(documented_paths()["on the GPU"])  # its functions: those of the first launch
