@@ -30,10 +30,10 @@ LAYERS = (
     ("runtime",),
     ("errors",),
 )
-"""Rooms of the package, the highest first; those of one layer do not import one another."""
+"""Subpackages of the package, the highest first; those of one layer do not import one another."""
 
 FAMILIES = ("bounds", "counting", "search", "propagation", "junction_trees", "dcop", "certificates", "stress")
-"""Rooms with kernels of their own, which no other room imports. The core is below them and imports none."""
+"""Subpackages with kernels of their own, which no other subpackage imports. The core is below them and imports none."""
 
 APART = (("elimination.plan", "elimination.runs"),)
 """The first may not import the second: a plan runs nothing."""
@@ -45,8 +45,8 @@ fail no test. A commit that raises it otherwise says why."""
 SOURCES = (".py", ".cu", ".cuh")
 
 
-def room_of(module: str) -> str:
-    """The room below the package that a module is in; empty for the package itself."""
+def subpackage_of(module: str) -> str:
+    """The subpackage below the package that a module is in; empty for the package itself."""
     return module.partition(".")[2].partition(".")[0]
 
 
@@ -54,15 +54,15 @@ def complaints() -> Iterator[str]:
     """What is wrong, a line each."""
     known = modules()
     edges = imports(known)
-    layer = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
+    layer = {subpackage: number for number, subpackages in enumerate(LAYERS) for subpackage in subpackages}
     for name, imported in edges.items():
         if name == PACKAGE.name:  # it names what users may import, of all layers
             continue
-        if room_of(name) not in layer:
-            yield f"{name}: its room is in no layer; add it to LAYERS in tools/check_structure.py"
+        if subpackage_of(name) not in layer:
+            yield f"{name}: its subpackage is in no layer; add it to LAYERS in tools/check_structure.py"
             continue
         for other in sorted(imported):
-            here, there = room_of(name), room_of(other)
+            here, there = subpackage_of(name), subpackage_of(other)
             if other != PACKAGE.name and here != there and layer.get(there, -1) <= layer[here]:
                 yield f"{name}: imports {other}, of a layer that is not below its own"
             if there in FAMILIES and here != there and other.startswith(f"{PACKAGE.name}.{there}.kernels"):
@@ -75,13 +75,13 @@ def complaints() -> Iterator[str]:
     below_the_package = {name: others - {PACKAGE.name} for name, others in edges.items() if name != PACKAGE.name}
     for group in circles(below_the_package):
         yield f"import circle: {', '.join(group)}"
-    if sum(lines_of_rooms().values()) > CEILING:
+    if sum(lines_of_subpackages().values()) > CEILING:
         yield f"the package has more than {CEILING:,} lines; delete some, or raise CEILING and say why"
     yield from _unlisted_benchmarks()
 
 
-def lines_of_rooms() -> Counter[str]:
-    """Lines of each room's sources, comments and blank lines included; a module outside of all is its own room."""
+def lines_of_subpackages() -> Counter[str]:
+    """Lines of each subpackage's sources, comments and blank lines included; a module outside of all counts as one."""
     found: Counter[str] = Counter()
     for path in PACKAGE.rglob("*"):
         if path.suffix in SOURCES:
@@ -106,8 +106,8 @@ def main() -> int:
     found = list(complaints())
     for line in found:
         print(line)
-    lines = lines_of_rooms()
-    print("lines:", ", ".join(f"{room} {count:,}" for room, count in lines.most_common() if count > 500))
+    lines = lines_of_subpackages()
+    print("lines:", ", ".join(f"{subpackage} {count:,}" for subpackage, count in lines.most_common() if count > 500))
     print(f"{len(modules())} modules, {sum(lines.values()):,} lines of {CEILING:,}, {len(found)} complaints")
     return int(bool(found))
 
