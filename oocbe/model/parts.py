@@ -111,8 +111,8 @@ class Function:
     def from_array(cls, scope: Sequence[int], array: ArrayLike, infeasible: float | None = None) -> Function:
         """Make a function from a dense array with one axis per variable of the scope, in scope order.
 
-        Entries equal to ``infeasible`` (and infinite ones) get no row; the function is then incomplete. NaN is refused,
-        unless ``infeasible`` is NaN.
+        Entries equal to ``infeasible``, rounded to the array's type, (and infinite ones) get no row; the function is
+        then incomplete. NaN is refused, unless ``infeasible`` is NaN.
         """
         dense = as_values(f"function over {scope}: values", array)
         given: object = infeasible
@@ -120,6 +120,10 @@ class Function:
             raise ModelError(f"function over {scope}: infeasible must be a number, not {infeasible!r:.100}")
         keep = ~np.isinf(dense)
         if infeasible is not None:
+            dtype = np.asarray(array).dtype
+            if dtype.kind == "f":
+                with np.errstate(over="ignore"):
+                    infeasible = float(dtype.type(infeasible))  # rounded as the entries are
             keep &= ~np.isnan(dense) if infeasible != infeasible else dense != infeasible
         tuples = np.argwhere(keep) if dense.ndim else np.zeros((int(keep), 0), dtype=np.int64)
         return cls(scope, tuples, dense[keep].ravel(), None)  # type: ignore[arg-type]  # made a tuple there
@@ -143,7 +147,8 @@ class Function:
         check_deadline()
         shape = tuple([sizes[v] for v in self.scope])
         is_complete = len(self.values) == math.prod(shape)
-        dense: Values = np.full(shape, self.default or 0, dtype=np.int64 if self.is_integral else np.float64)
+        dtype: Any = np.int64 if self.is_integral else np.float64
+        dense: Values = np.full(shape, self.default or 0, dtype=dtype)
         feasible = np.full(shape, is_complete or self.default is not None, dtype=bool)
         if len(self.values):
             index = tuple(self.tuples.T)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oocbe
 from oocbe.api.tasks.count import count, count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
@@ -108,6 +109,14 @@ def test_weights_beyond_floats_are_refused(count, cost, temperature):
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions)
     with pytest.raises(ValueRangeError, match="raise the temperature"):
         marginals(problem, OPTIONS, temperature)
+
+
+@pytest.mark.parametrize("narrow", [np.float16, np.float32, np.int8])
+def test_a_temperature_of_a_narrow_type_rounds_nothing(narrow):
+    problem = Problem((Variable("a", 2),), (Function.from_array((0,), [1_000_000, 1_000_003]),))
+    expected = oocbe.log_partition(problem, 3.0).value
+    assert oocbe.log_partition(problem, narrow(3)).value == oocbe.marginals(problem, narrow(3)).value == expected
+    assert oocbe.JunctionTree(problem, temperature=narrow(3)).log_evidence == pytest.approx(expected, rel=1e-14)
 
 
 @settings(max_examples=examples(200))

@@ -83,6 +83,15 @@ def test_nan_in_an_array_is_refused_unless_it_says_infeasible():
     assert Function.from_array((0,), array, infeasible=math.nan).tuples.tolist() == [[1]]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, list])
+def test_what_is_infeasible_is_rounded_as_the_entries_are(dtype):
+    """Widened to float64, 0.1 in 32 bits is another number."""
+    entries = [0.1, 1.0, 60000.0]
+    array = entries if dtype is list else np.array(entries, dtype=dtype)
+    for infeasible, left in ((0.1, [[1], [2]]), (60000.0, [[0], [1]]), (1e300, [[0], [1], [2]])):
+        assert Function.from_array((0,), array, infeasible=infeasible).tuples.tolist() == left
+
+
 @pytest.mark.parametrize("tuples", [[[0.9]], [[1.0]], [["1"]], [[math.nan]], [[None]]])
 def test_tuples_that_are_no_integers_are_refused(tuples):
     with pytest.raises(ModelError, match=r"tuples over \(0,\) must be"):

@@ -95,6 +95,10 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.maximise([1], "a"), "an operator takes tables, not list"),  # type: ignore[call-overload]
         (lambda: oocbe.JunctionTree(problem()).observe("a"), "'a': give values by name"),  # type: ignore[arg-type]
         (lambda: oocbe.marginals(problem(), temperature="1"), "temperature: '1' is no number above 0"),  # type: ignore[arg-type]
+        (
+            lambda: oocbe.log_partition(problem(), 10**400),
+            "temperature: 10{11}.* is no number above 0 within the range",
+        ),
         (lambda: oocbe.bound(problem(), 2.5), "z: 2.5 is neither auto nor a number"),  # type: ignore[arg-type]
         (lambda: oocbe.marginals(problem(), [1]), r"temperature: \[1\] is no number above 0"),  # type: ignore[arg-type]
         (lambda: problem().in_semiring("tropical"), "unknown semiring 'tropical'; known: min-sum"),

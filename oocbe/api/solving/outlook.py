@@ -70,7 +70,7 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
 
     Raises UsageError: an unknown task; UnsupportedError: a problem that the task does not accept.
     """
-    check_task("mpe" if task == "optimum" else task, temperature)
+    temperature = check_task("mpe" if task == "optimum" else task, temperature)
     if task == "optimum":
         return plan_solve(problem, options)
     is_weighted = asks_weights(task, problem, options)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 
-from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.elimination.preparation.temperature import as_temperature, at_temperature
 from oocbe.elimination.preparation.upper_bound import hard_part
 from oocbe.errors import UsageError
 from oocbe.model.problem import Problem
@@ -15,13 +14,11 @@ TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-mar
 """Names of the tasks."""
 
 
-def check_task(task: str, temperature: float) -> None:
-    """Refuse an unknown task, and a temperature that is not above 0 (:class:`oocbe.errors.UsageError`)."""
+def check_task(task: str, temperature: object) -> float:
+    """The temperature as a float; an unknown task, or one that is not above 0, raises UsageError."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
-    given: object = temperature
-    if not isinstance(given, Real) or not temperature > 0:
-        raise UsageError(f"temperature: {temperature!r} is no number above 0")
+    return as_temperature(temperature)
 
 
 def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:

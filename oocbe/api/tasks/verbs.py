@@ -98,7 +98,7 @@ def answered(
     opb: str | Path | None = None,
 ) -> TaskResult:
     """The task's result; one with the status ``interrupted`` is returned like any other."""
-    check_task(task, temperature)
+    temperature = check_task(task, temperature)
     if as_integer("k", k) < 1:
         raise UsageError(f"k: {k} is not at least 1")
     from oocbe.api.tasks import count as counting
