@@ -128,22 +128,20 @@ class ScopeTables:
         for scope, name in looked(stored.items()):
             if name in values:
                 continue
-            none = np.zeros(shape[name], dtype=dtype)
+            costs: NDArray[Any] = np.zeros(shape[name], dtype=dtype)
+            mask = np.ones(shape[name], dtype=bool)
             for part in over[scope]:
+                axes = [*range(len(scope))] if part.scope == scope else np.argsort(part.scope)
                 if isinstance(part, Function):
                     own, allowed = part.to_array(sizes)  # 0 where a row is missing
-                    own = own.astype(dtype, copy=False)
+                    if len(over[scope]) == 1 and part.scope == scope:
+                        costs, mask = own.astype(dtype, copy=False), allowed
+                        break
+                    costs += own.transpose(axes)
                 else:
-                    own, allowed = none, part.to_array(sizes) if isinstance(part, Constraint) else part.to_array()
-                if part.scope != scope:
-                    axes = np.argsort(part.scope)
-                    allowed = np.ascontiguousarray(allowed.transpose(axes))
-                    own = own if own is none else np.ascontiguousarray(own.transpose(axes))
-                if name in values:
-                    values[name] += own
-                    permitted[name] &= allowed
-                else:
-                    values[name], permitted[name] = own, allowed
+                    allowed = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array()
+                mask &= allowed.transpose(axes)
+            values[name], permitted[name] = costs, mask
         constant = problem.constant
         parts = []
         is_impossible = False

@@ -254,7 +254,7 @@ class TableBatch:
         """Whether :meth:`filter` would remove a value or fail; ``domains`` are undefined afterwards."""
         before = np.count_nonzero(domains.alive)
         removed = (group.remove(domains, tables) for group, tables in zip(self._groups, self._all, strict=True))
-        return not all(removed) or np.count_nonzero(domains.alive) < before
+        return not all(removed) or bool(np.count_nonzero(domains.alive) < before)
 
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove values to the fixpoint; returns the changed variables, None where a table has no row left."""
