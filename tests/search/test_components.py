@@ -123,6 +123,11 @@ def test_each_component_is_solved_and_the_result_is_that_of_the_whole():
     assert all(0 <= share.closed <= 1 for share in result.solvers)
 
 
+def test_the_plan_names_the_parts():
+    plan = oocbe.plan(side_by_side([hard(1), hard(2), hard(3)]))
+    assert plan.headline == "3 parts of 3 connected components, one after another"
+
+
 def test_a_limit_leaves_a_bound_and_an_assignment_of_all_parts(monkeypatch):
     whole, turns = side_by_side([hard(seed, 60, 5) for seed in range(4)]), Components.turns
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.1)

@@ -168,6 +168,11 @@ class Components:
         parts = [joined(easy), *hard] if easy else hard
         return cls(problem, options, len(components), parts, known) if len(hard) >= 2 else None
 
+    @property
+    def summary(self) -> str:
+        """Numbers of parts and components, for a plan."""
+        return f"{len(self._parts):,} parts of {self._count:,} connected components"
+
     def turns(self, deadline: Deadline) -> Iterator[tuple[Component, float | None]]:
         """The unsolved parts in turn, and the seconds of each turn, until nothing is left to prove in time."""
         seconds = FIRST_SECONDS

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from oocbe.api.solving.components import Components
 from oocbe.api.solving.solve import IntegerScaling, prefers_logarithms
 from oocbe.api.tasks.count import ScaledWeights, asks_weights, clauses_left, forbid_zero_weights, tables_of_count
 from oocbe.api.tasks.questions import check_task, problem_of_task
@@ -61,6 +62,8 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
         return plan
     if sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
+    if options.order == "auto" and options.workdir is None and (apart := Components.of(stack.problem, options)):
+        return replace(plan, bounds=f"{apart.summary}, one after another")
     rows = rows_to_come(Negation.of(stack.problem).problem, options)
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan
 
