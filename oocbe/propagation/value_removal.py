@@ -149,7 +149,7 @@ def may_lose_values(problem: Problem) -> bool:
     if not first or any(len(rows) > most or not scope for scope, rows, _ in first):
         return bool(first)
     domains = Domains.of_sizes(sizes)
-    return TableBatch(first, domains).changes(domains)
+    return TableBatch(first, domains).filter(domains) != []
 
 
 def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], ...], left: tuple[int, ...]) -> Problem:

@@ -285,6 +285,7 @@ LOOPS = {
     "table_rows._keep_rows": FLAG,
     "table_rows.scan_table": FLAG,
     "table_rows.count_forbidden": FLAG,
+    "table_rows.filter_tables": FLAG,
     "table_rows.filter_linear": "the coefficients of one linear constraint: one a value of its variables",
     "limb_leaf.multiplied": "the limbs of two counts",
     "limb_leaf.loaded": "the limbs of a count",

@@ -124,6 +124,80 @@ def count_forbidden(
     return left
 
 
+FIXPOINT, FAILED, UNFINISHED = range(3)
+"""How :func:`filter_tables` ends: at the fixpoint or an empty domain, with a table without rows, or by the flag."""
+
+
+@jit
+def filter_tables(
+    scopes: Any,
+    scope_starts: Any,
+    cells: Any,
+    cell_starts: Any,
+    allowed: Any,
+    uses: Any,
+    use_starts: Any,
+    offsets: Any,
+    alive: Any,
+    counts: Any,
+    counters: Any,
+    queue: Any,
+    waiting: Any,
+    is_due: Any,
+    stop: Any,
+) -> Any:
+    """Remove the values without support in some tables, and in those of their variables, to the fixpoint.
+
+    A value goes where no allowed row left has it, or where as many forbidden rows left have it as there are assignments
+    of the other variables. Neither changes what the same table supports.
+
+    scopes, scope_starts : int64, variables of all tables, one after the other, and (tables + 1,) where each begins.
+    cells, cell_starts : int64, their rows likewise, a row's values adjacent. allowed : bool (tables,), else forbidden.
+    uses, use_starts : int64, tables of each variable, and (variables + 1,) where each begins.
+    offsets, alive, counts : of :class:`~oocbe.propagation.domains.Domains`; the latter two are changed.
+    counters : int64, scratch, one a value. queue : int64 (tables,), its first ``waiting`` are the tables that are due.
+    is_due : bool (tables,), set for these. stop : the flag that ends it early.
+    """
+    first, tables = 0, len(allowed)
+    while waiting > 0:
+        if stop[0] != 0:
+            return UNFINISHED
+        table = queue[first]
+        first, waiting = (first + 1) % tables, waiting - 1
+        is_due[table] = False
+        scope = scopes[scope_starts[table] : scope_starts[table + 1]]
+        arity, left, product = len(scope), 0, 1.0
+        for v in scope:
+            counters[offsets[v] : offsets[v + 1]] = 0
+            product *= counts[v]
+        for row in range(cell_starts[table], cell_starts[table + 1], arity):
+            is_left = True
+            for c in range(arity):
+                if alive[offsets[scope[c]] + cells[row + c]] == 0:
+                    is_left = False
+                    break
+            if is_left:
+                left += 1
+                for c in range(arity):
+                    counters[offsets[scope[c]] + cells[row + c]] += 1
+        if left == (0.0 if allowed[table] else product):
+            return FAILED
+        for v in scope:
+            others, before = 0.0 if allowed[table] else product / counts[v], counts[v]
+            for value in range(offsets[v], offsets[v + 1]):
+                if alive[value] != 0 and counters[value] == others:
+                    alive[value] = 0
+                    counts[v] -= 1
+            if counts[v] == 0:
+                return FIXPOINT
+            for use in range(use_starts[v], use_starts[v + 1] if counts[v] < before else use_starts[v]):
+                if uses[use] != table and not is_due[uses[use]]:
+                    is_due[uses[use]] = True
+                    queue[(first + waiting) % tables] = uses[use]
+                    waiting += 1
+    return FIXPOINT
+
+
 @jit
 def filter_linear(
     coefficients: Any, starts: Any, offsets: Any, capacity: Any, alive: Any, least: Any, removed: Any
