@@ -114,6 +114,8 @@ def as_values(what: str, values: ArrayLike) -> Values:
             array = objects
     if array.dtype.kind == "f":
         return array.astype(np.float64, copy=False)
+    if array.dtype.kind not in "iubO":
+        raise ModelError(f"{what} must be numbers, not {array.dtype}")
     return as_integers(what, array)
 
 

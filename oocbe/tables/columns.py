@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.model_checks import as_array, as_values
 from oocbe.model.semiring import Semiring
 from oocbe.tables.layout import Label, Layout, check_integers, merged_ranges
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
@@ -138,10 +139,19 @@ def value_dtype(given: np.dtype[Any], what: str) -> np.dtype[Any]:
 
 
 def values_of(given: NDArray[Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Values (rows,) in a table's dtype; ModelError if an unsigned one exceeds 64 bits with a sign."""
-    if given.dtype == np.uint64 and len(given) and int(given.max()) >= 1 << 63:
+    """Values of any shape in a table's dtype; ModelError if an unsigned one exceeds 64 bits with a sign."""
+    if given.dtype == np.uint64 and given.size and int(given.max()) >= 1 << 63:
         raise ModelError(f"{what}: a value is {int(given.max())}, beyond 64 bits with a sign")
-    return np.ascontiguousarray(given, dtype=dtype)
+    return np.ascontiguousarray(given, dtype=dtype).reshape(given.shape)
+
+
+def given_values(what: str, given: object, kept: Sequence[np.dtype[Any]] = VALUE_DTYPES) -> NDArray[Any]:
+    """A caller's values in a kept dtype, or the nearest one of tables; ModelError, ValueRangeError: none holds them."""
+    array = as_array(f"{what}: values", given)
+    if not isinstance(given, np.ndarray) or array.dtype.kind not in "iubf" or array.dtype == np.uint64:
+        numbers = as_values(f"{what}: values", given)  # type: ignore[arg-type]
+        return array if array.dtype in kept else numbers
+    return array if array.dtype in kept else values_of(array, value_dtype(array.dtype, what), what)
 
 
 def row_of(number: int) -> str:
@@ -181,17 +191,14 @@ def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, 
 
 
 def sorted_rows(
-    columns: Sequence[Column], values: NDArray[Any], domains: Domains | None, semiring: Semiring, what: str
+    columns: Sequence[Column], values: NDArray[Any], domains: Domains, semiring: Semiring, what: str
 ) -> tuple[Layout, NDArray[np.uint64], NDArray[Any]]:
     """Layout, ascending keys uint64 (words, rows) and values (rows,) from one column per variable and values (rows,).
 
     Raises ModelError: a value outside a given domain, a key that occurs twice, or numbers that tables cannot represent.
     """
-    known = {column.name: (domains or {}).get(column.name, None) for column in columns}
-    for column in columns:
-        if known[column.name] is None:
-            known[column.name] = column.domain()
-    layout = layout_for([c.name for c in columns], {name: d for name, d in known.items() if d is not None})
+    known = {c.name: domains[c.name] if c.name in domains else c.domain() for c in columns}
+    layout = layout_for(list(known), known)
     numbers = values_of(values, value_dtype(values.dtype, what), what)
     check_numbers(what, numbers, semiring)
     keys = keys_of(columns, layout, what) if columns else np.zeros((1, len(numbers)), dtype=np.uint64)

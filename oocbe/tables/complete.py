@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.interface import CompleteFunction, host_array, is_cupy, is_device_array, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
-from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
 from oocbe.runtime.deadline import looked
+from oocbe.tables.columns import given_values
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import check_feasible, dtype_of_rows, holds
 from oocbe.tables.table import Table, format_bytes
@@ -134,9 +134,10 @@ class CompleteTable(Cells):
         Raises
         ------
         ModelError : inconsistent shapes, or numbers that tables cannot represent (:mod:`oocbe.tables.numbers`).
-        ValueRangeError : an integer too large to distinguish from infeasible values.
+        ValueRangeError : an integer beyond int64, or too large to distinguish from infeasible values.
         """
-        dense: Any = array if is_cupy(array) else as_array(f"complete table over {tuple(scope)}", array)
+        what = f"complete table over {tuple(scope)}"
+        dense: Any = array if is_cupy(array) else given_values(what, array, COMPLETE_DTYPES)
         layout = Layout(tuple(scope), dense.shape)
         codes = semiring.combination, semiring.marginalisation
         if feasible is None and dense.dtype.kind == "f" and infeasible_value(dense.dtype, *codes) == semiring.zero:
@@ -245,8 +246,7 @@ class CompleteTable(Cells):
         """The feasible assignments as rows of an incomplete table, sorted, in the memory of the values.
 
         scope : order of the variables, the least significant first; None: the table's own. Values of int16 become
-            int32,
-        as incomplete tables have no int16.
+            int32, as incomplete tables have no int16.
 
         Raises
         ------

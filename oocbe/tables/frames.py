@@ -32,7 +32,8 @@ def of_pandas(frame: Any) -> Any:
 
 def of_polars(frame: Any) -> Any:
     """A pyarrow.Table of Polars, 128-bit integers in 64; UsageError: no pyarrow; ModelError: beyond 64 bits."""
-    for name in (name for name, kind in frame.schema.items() if str(kind) in ("Int128", "UInt128")):
+    schema = {} if hasattr(frame, "collect") else getattr(frame, "schema", {})  # lazy frames are refused below
+    for name in (name for name, kind in schema.items() if str(kind) in ("Int128", "UInt128")):
         import polars
 
         for kind in (polars.Int64, polars.UInt64):

@@ -59,6 +59,12 @@ def label_array(name: str, labels: Sequence[Label]) -> NDArray[Any] | None:
     return np.array(integers, dtype=np.uint64 if max(integers, default=0) >= 1 << 63 else np.int64)
 
 
+def as_domains(domains: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Given domains, but None, and numbers of values as Python's integers; ModelError: neither a number nor labels."""
+    what, given = "variable {}: the size of a domain".format, (domains or {}).items()
+    return {n: d if isinstance(d, Iterable) else as_integer(what(n), d) for n, d in given if d is not None}
+
+
 def bits_for(size: int) -> int:
     """Bits of a variable with ``size`` values: at least one."""
     return max(1, (size - 1).bit_length())
@@ -108,8 +114,10 @@ class Layout:
             raise ModelError(f"{len(self.scope)} variables and {len(self.sizes)} domain sizes in one layout")
         if len(set(self.scope)) != len(self.scope):
             raise ModelError(f"a variable occurs twice in scope {self.scope}")
+        whats = (f"variable {name}: the size of a domain" for name in self.scope)
+        object.__setattr__(self, "sizes", tuple(map(as_integer, whats, self.sizes)))
         for name, size in zip(self.scope, self.sizes, strict=True):
-            if not 1 <= as_integer(f"variable {name}: the size of a domain", size) <= 1 << 62:
+            if not 1 <= size <= 1 << 62:
                 raise ModelError(f"variable {name}: domain size {size} is outside 1 .. 2^62")
         for name, labels in self.labels.items():
             if len(labels) != self.sizes[self.place(name)]:

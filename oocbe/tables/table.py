@@ -14,9 +14,9 @@ from oocbe.model.model_checks import as_array
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.runtime.framed import module_of_frames
 from oocbe.runtime.pictures.shown import Shown
-from oocbe.tables.columns import Domains, Rows, check_scope, check_values, sorted_rows
+from oocbe.tables.columns import Domains, Rows, check_scope, check_values, given_values, sorted_rows
 from oocbe.tables.exchange import VALUES, ColumnSettings, Exchanged
-from oocbe.tables.layout import Layout, check_integers
+from oocbe.tables.layout import Layout, as_domains, check_integers
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, limbs_of
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class Table(Shown, Exchanged):
         ----------
         scope : domain size by variable name, the least significant first.
         tuples : integers (rows, len(scope)), columns in scope order, each below its domain size.
-        values : numbers (rows,); Python integers become int64, floats float64; NumPy arrays keep their dtype.
+        values : numbers (rows,); Python integers become int64, floats float64; arrays keep a dtype of tables.
         semiring : combination and marginalisation.
 
         Raises
         ------
         ModelError : a value outside its domain, a tuple that occurs twice, inconsistent shapes, or numbers that tables
-            cannot represent (:mod:`oocbe.tables.numbers`).
+            cannot represent (:mod:`oocbe.tables.numbers`). ValueRangeError : an integer beyond int64.
         """
         if not isinstance(scope, Mapping):
             raise ModelError(
@@ -208,7 +208,7 @@ class Table(Shown, Exchanged):
 
         given = arrow_table(data)
         names = check_scope(given.column_names, values, scope, what)
-        domains = domains or {}
+        domains = as_domains(domains)
         for name in names:
             if not isinstance(domain := domains.get(name, 1), int):
                 check_integers(name, domain)
@@ -303,7 +303,8 @@ class Table(Shown, Exchanged):
 
 def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Rows int64 (rows, variables) and their values (rows,); ModelError for other shapes or types."""
-    rows, numbers = (as_array(f"table over {layout.scope}", given) for given in (tuples, values))
+    what = f"table over {layout.scope}"
+    rows, numbers = as_array(f"{what}: tuples", tuples), given_values(what, values)
     if rows.size == 0 and numbers.size == 0:
         rows = np.empty((0, len(layout.scope)), dtype=np.int64)
     if rows.shape != (len(rows) if rows.ndim else 0, len(layout.scope)) or numbers.shape != (len(rows),):
@@ -312,8 +313,14 @@ def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDA
             f"{len(layout.scope)}) and (rows,) are wanted"
         )
     if rows.size and rows.dtype.kind not in "iub":
-        raise ModelError(f"table over {layout.scope}: tuples are value indices, integers, not {rows.dtype}")
+        raise ModelError(f"{what}: tuples are value indices, integers, not {rows.dtype}")
     return rows.astype(np.int64, copy=False), numbers
+
+
+def check_kind(table: object, kind: type, wanted: str = "a table of rows in memory (to_rows, to_table)") -> None:
+    """Refuse (UsageError) what is no table of a kind."""
+    if not isinstance(table, kind):
+        raise UsageError(f"expected {wanted}, not {type(table).__name__}")
 
 
 def describe_table(
