@@ -28,7 +28,7 @@ from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Combination
-from oocbe.model.settings.option_values import parse_bytes, parse_count, parse_workers
+from oocbe.model.settings.option_values import optional, parse_bytes, parse_count, parse_path, parse_workers
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout, field_masks, merged_ranges, move_plan
@@ -101,8 +101,8 @@ class Execution:
     backend: Backend | str | None = None
 
     def __post_init__(self) -> None:
-        if self.piece_rows is not None:
-            object.__setattr__(self, "piece_rows", parse_count("piece_rows", self.piece_rows))
+        for name, parse in (("piece_rows", parse_count), ("streams", parse_count), ("scratch", parse_path)):
+            object.__setattr__(self, name, optional(parse)(name, getattr(self, name)))
 
     @property
     def wanted(self) -> bool:

@@ -222,8 +222,7 @@ def _to_store(gone: tuple[str, ...], tables: Sequence[AnyTable], execution: Exec
     url = str(place_named(execution.output or ""))
     if execution.overwrite:
         raise UsageError(f"{url}: tables in object stores are not overwritten; choose another name")
-    parent = default_parent() if execution.scratch is None else Path(execution.scratch)
-    with closing(ScratchFolder(parent)) as scratch:
+    with closing(ScratchFolder(Path(execution.scratch or default_parent()))) as scratch:
         return _to_disk(gone, tables, replace(execution, output=scratch.path / "result")).upload(url)
 
 

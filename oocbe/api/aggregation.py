@@ -129,9 +129,7 @@ def aggregate(
     if not callable(explain or print) or not isinstance(rename or {}, Mapping):
         raise UsageError("aggregate: explain is a function such as print, and rename a dictionary of new names by old")
     asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
-    if top is not None and (
-        not asked or not isinstance(top, int | np.integer) or top < 1 or not set(within) <= set(group_by)
-    ):
+    if not (top is None or (asked and isinstance(top, int | np.integer) and top >= 1 and set(within) <= set(group_by))):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
     if output is not None and Path(output).suffix.lower() in OF_FILES:
         raise UsageError(

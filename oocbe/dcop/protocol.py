@@ -35,7 +35,6 @@ from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats import Model, error_context, read_model
 from oocbe.model.dcop import Dcop
-from oocbe.model.model_checks import as_integer
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
@@ -43,6 +42,7 @@ from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OwnValues
+from oocbe.model.settings.option_values import parse_count, parse_integer
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagate import finite
 from oocbe.runtime.deadline import Deadline, looked
@@ -218,9 +218,7 @@ def adpop(
     tables as one message. The bound is exact where no bucket is divided; the assignment is found greedily.
     Parameters and errors as for :func:`dpop`.
     """
-    if as_integer("z", z) < 1:
-        raise UsageError(f"z is {z}: the variables of a mini-bucket are at least 1")
-    return _verb(dcop, z, options, overrides, tree, workers, observer)
+    return _verb(dcop, parse_count("z", z), options, overrides, tree, workers, observer)
 
 
 def _verb(
@@ -288,8 +286,7 @@ def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: 
     for name in ("ub", "resume", "semiring"):
         if getattr(options, name):
             raise UsageError(f"{name}: agents have no use for it; oocbe.solve has")
-    if workers < 0:
-        raise UsageError(f"workers is {workers}; it must be 0 (no processes of their own) or more")
+    parse_integer("workers", workers)
     if tree is not None and len(tree.parent) != len(problem.variables):
         raise UsageError(f"the pseudo-tree has {len(tree.parent)} variables, {problem.name} {len(problem.variables)}")
     if problem.semiring.combination is not Combination.ADD or not problem.semiring.selects:

@@ -23,6 +23,7 @@ from oocbe.junction_trees.weights import log_of
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.model.settings.option_values import parse_integer, parse_number
 
 
 def fit_tables(
@@ -60,9 +61,8 @@ def fit_tables(
     UnsupportedError : no belief network. UsageError : invalid cases or settings, or an impossible case. Others: as for
         a junction tree.
     """
-    for name, number in (("rounds", rounds), ("tolerance", tolerance), ("prior", prior)):
-        if not 0 <= number < np.inf:
-            raise UsageError(f"{name}: {number!r} is not a finite number from 0")
+    rounds = parse_integer("rounds", rounds)
+    tolerance, prior = parse_number("tolerance", tolerance, 0), parse_number("prior", prior, 0)
     network = read(network) if isinstance(network, str | Path) else problem_of(network)
     scopes, tables = zip(*conditionals(network), strict=True)
     known, course, tree = cases_of(network, cases, likelihood), list[float](), None

@@ -55,7 +55,7 @@ from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import items_of, value_index, variable_index
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import default_memory_limit, give_back_large_blocks, resident_memory
-from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
+from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds, parse_temperature
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import looked
 from oocbe.runtime.pictures.html import first_pairs
@@ -280,7 +280,7 @@ class JunctionTree(Shown):
         self._memory = default_memory_limit() if most is None else most
         loaded = read(problem, memory=self._memory) if isinstance(problem, str | Path) else problem_of(problem)
         loaded.refuse_question("a junction tree")
-        self._problem = tabulated(weighted(reduce_arity(loaded), temperature))
+        self._problem = tabulated(weighted(reduce_arity(loaded), parse_temperature(temperature)))
         limit, start = parse_seconds("order_seconds", order_seconds), parse_integer("seed", seed)
 
         def make() -> CompiledTree | StoredTree:
@@ -626,12 +626,11 @@ class JunctionTree(Shown):
         ------
         UsageError : the evidence is impossible, or n is no number of samples.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise UsageError(f"sample: {n!r} is not a number of samples")
+        count, start = parse_integer("sample: the number of samples", n), parse_integer("seed", seed)
         calibration = self._case.calibration()
         if calibration is None or calibration.log_evidence == -np.inf:
             raise UsageError(f"{self.problem.name}: what is observed is impossible, so nothing can be drawn")
-        return Assignments(self.problem.variables, calibration.sample(n, parse_integer("seed", seed)))
+        return Assignments(self.problem.variables, calibration.sample(count, start))
 
     def expected_counts(
         self, cases: Sequence[Case] | NDArray[np.integer[Any]] | Any, *, likelihood: Likelihoods | None = None

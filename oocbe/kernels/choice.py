@@ -58,7 +58,7 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
     on_device : whether some input is in device memory: ``auto`` then selects the device for any number of rows.
     """
     if backend is not None and not isinstance(backend, str):
-        return backend
+        return backend if hasattr(backend, "name") else backend_named(str(backend))
     name = backend or os.environ.get(VARIABLE) or "auto"
     if name != "auto":
         return backend_named(name)

@@ -23,10 +23,11 @@ from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_W
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
+from oocbe.model.settings.option_values import parse_count
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.numbers import check_numbers
 from oocbe.tables.packed_codec import decode, encode
-from oocbe.tables.table import Table, describe_table, format_bytes
+from oocbe.tables.table import Table, check_kind, describe_table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
@@ -90,13 +91,13 @@ class PackedTable:
 
         Raises
         ------
-        ModelError : numbers that tables cannot represent (:mod:`oocbe.tables.numbers`).
+        ModelError : numbers that tables cannot represent (:mod:`oocbe.tables.numbers`). UsageError : a wrong argument.
         """
         from oocbe.kernels.cpu.threads import run_all
 
+        check_kind(table, Table)
         check_numbers(f"table over {table.scope}", table.values, table.semiring)
-
-        starts = np.append(np.arange(0, table.rows, chunk_rows), table.rows).astype(np.int64)
+        starts = np.append(np.arange(0, table.rows, parse_count("chunk_rows", chunk_rows)), table.rows).astype(np.int64)
         columns: list[NDArray[Any]] = [*table.keys, table.values]
         cuts = [(column[low:high],) for column in columns for low, high in pairwise(starts)]
         made = run_all(encode, cuts)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.model.settings.option_values import parse_boolean
+from oocbe.model.settings.option_values import optional, parse_boolean, parse_count
 from oocbe.runtime.deadline import looked
 from oocbe.runtime.framed import pyarrow
 from oocbe.runtime.temporary_names import LOCK_NAME, replace, temporary_beside
@@ -24,7 +24,7 @@ from oocbe.tables import disk
 from oocbe.tables.arrow import batches_of, column_of, numbers_of, schema_of, value_kind
 from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
 from oocbe.tables.common_domains import domain_in, limit_of
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, as_domains
 from oocbe.tables.object_path import ObjectPath, place_named
 from oocbe.tables.objects import refuse_existing, upload_file
 from oocbe.tables.parquet_source import ColumnSource, Source, batch_rows, check_renamed, source_of
@@ -59,12 +59,12 @@ def read_parquet(
     check_renamed(rename, [source])
     what = source.what
     wanted = check_scope(source.names, values, scope, what)
-    known = dict(domains or {})
+    known = as_domains(domains)
     for name in wanted:
         if name not in known:
             known[name] = domain_in(source, name, limit) or 1  # a domain has at least one value
         elif not isinstance(known[name], int):
-            known[name] = tuple(known[name])  # type: ignore[arg-type]
+            known[name] = tuple(known[name])
     layout = layout_for(wanted, known)
     dtype = value_dtype(value_kind(values, source.type_of(values), what), what)
     cost = 8 * (len(wanted) + 2) + 8 * layout.words
@@ -121,10 +121,9 @@ def write_parquet(rows: WrittenRows, path: str | Path, overwrite: bool) -> Path 
     arrow, overwrite = pyarrow(), parse_boolean("overwrite", overwrite)
     if isinstance(place := place_named(path), ObjectPath):
         return _write_to_store(rows, place, overwrite)
-    target, layout, rows_per_file = Path(path), rows.layout, rows.rows_per_file
+    target, layout = Path(path), rows.layout
+    rows_per_file = optional(parse_count)("rows_per_file", rows.rows_per_file)
     _refuse_existing(target, overwrite)
-    if rows_per_file is not None and rows_per_file < 1:
-        raise UsageError(f"rows_per_file is {rows_per_file}; it must be positive")
     schema = schema_of(layout, rows.dtype, rows.values)
     most = batch_rows(limit_of(rows.memory), 8 * (len(layout.scope) + 2) + 8 * layout.words)
     most = most if rows_per_file is None else min(most, rows_per_file)

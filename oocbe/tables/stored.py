@@ -55,7 +55,7 @@ from oocbe.tables.numbers import converted, dtype_of_rows
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.parts import composed
-from oocbe.tables.table import Table, describe_table, format_bytes
+from oocbe.tables.table import Table, check_kind, describe_table, format_bytes
 from oocbe.tables.writer import CellSettings, CompleteTableWriter, RowSettings, StoredTableWriter
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class StoredCompleteTable(Cells, StoredGroup):
     @classmethod
     def save(cls, path: str | Path, table: CompleteTable, **settings: Unpack[CellSettings]) -> StoredCompleteTable:
         """Write a table in main memory to disk and open it; settings and errors as for :meth:`create`."""
+        check_kind(table, Cells, "a complete table (to_complete)")
         dtype, semiring = dtype_of_rows(table.dtype), table.semiring
         starts = range(0, table.cells, LARGEST_CHUNK_ROWS)
         parts = (table.window(first, first + LARGEST_CHUNK_ROWS) for first in starts)
@@ -275,6 +276,7 @@ class StoredTable(StoredGroup, Exchanged):
     @classmethod
     def save(cls, path: str | Path, table: Table, **settings: Unpack[RowSettings]) -> StoredTable:
         """Write a table in memory to disk and open it; settings and errors as for :meth:`create`."""
+        check_kind(table, Table)
         settings.setdefault("limbs", table.limbs)
         return cls.save_pieces(path, table.layout, table.dtype, table.semiring, [table], **settings)
 

@@ -26,7 +26,7 @@ from oocbe.kernels.cpu.threads import run_all
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
-from oocbe.model.settings.option_values import parse_boolean
+from oocbe.model.settings.option_values import parse_boolean, parse_count, parse_integer
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.faults import fault_point
@@ -308,10 +308,8 @@ class TableWriter(FolderWriter):
         self.semiring = semiring
         if self.dtype not in VALUE_DTYPES:
             raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
-        if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
-            raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
-        self._chunk_rows = chunk_rows
-        self._form, self._limbs = form, limbs
+        self._chunk_rows = parse_integer("chunk_rows", chunk_rows, 1, LARGEST_CHUNK_ROWS)
+        self._form, self._limbs = form, parse_integer("limbs", limbs)
         self._extent: tuple[int, int] | None = None
         self._arrays: ArrayFiles | None = None
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
@@ -420,13 +418,13 @@ class StoredTableWriter(TableWriter):
         duplicates: bool = False,
         **settings: Unpack[FolderSettings],
     ) -> None:
-        if codec not in FORMS:
+        if not isinstance(codec, str) or codec not in FORMS:
             raise UsageError(f"chunks can be {', '.join(FORMS)}, not {codec!r}")
         if limbs and codec != PACKED:
             raise UsageError(f"counts of several limbs are written packed, not {codec!r}")
         super().__init__(path, layout, dtype, semiring, chunk_rows, FORMS[codec], limbs, **settings)
         self.is_sorted = True
-        self._duplicates = duplicates
+        self._duplicates = parse_boolean("duplicates", duplicates)
         self._last_key = -1
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
@@ -533,7 +531,7 @@ class CompleteTableWriter(TableWriter):
         chunk_cells: int = CHUNK_CELLS,
         **settings: Unpack[FolderSettings],
     ) -> None:
-        chunk_cells = min(chunk_cells, layout.complete_rows)
+        chunk_cells = min(parse_count("chunk_cells", chunk_cells), layout.complete_rows)
         super().__init__(path, layout, dtype, semiring, chunk_cells, COMPLETE, **settings)
         self.cells, cells = 0, layout.complete_rows
         needed = -(-cells // chunk_cells) * LEAST_CHUNK_BYTES

@@ -228,13 +228,13 @@ def test_problems_that_agents_do_not_solve():
         Dcop(ring(3), ("a", "b"), (0, 1, 5))
     with pytest.raises(ModelError, match="names of agents must be unique"):
         Dcop(ring(3), ("a", "a"), (0, 1, 1))
-    with pytest.raises(UsageError, match="z is 0"):
+    with pytest.raises(UsageError, match="z: 0 is not an integer of at least 1"):
         adpop(ring(3), 0)
     with pytest.raises(UsageError, match="the pseudo-tree has 4 variables, problem 3"):
         dpop(ring(3), tree=pseudo_tree(ring(4)))
     with pytest.raises(UsageError, match="ub: agents have no use for it"):
         dpop(ring(3), ub=4)
-    with pytest.raises(UsageError, match="workers is -1"):
+    with pytest.raises(UsageError, match="workers: -1 is not an integer of at least 0"):
         dpop(ring(3), workers=-1)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 import oocbe
 from oocbe.dcop import Dcop
-from oocbe.errors import ModelError, UsageError
+from oocbe.errors import ModelError, UsageError, ValueRangeError
 
 PAIR = (oocbe.Variable("a", 2), oocbe.Variable("b", 2))
 COSTS = [[0, 3], [9, 1]]
@@ -24,6 +26,10 @@ def problem(variables: Any = PAIR, costs: Any = COSTS, scope: Any = (0, 1), **mo
 
 def table() -> oocbe.Table:
     return oocbe.Table.from_rows({"a": 2, "b": 2}, [[0, 1], [1, 1]], [4, 5])
+
+
+def pandas_frame() -> Any:
+    return pytest.importorskip("pandas").DataFrame({"a": [0, 1], "b": [1, 0], "value": [5, 7]})
 
 
 def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_converted() -> None:
@@ -56,8 +62,9 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: oocbe.LinearConstraint((0,), (np.ma.masked_array([0, 1], [1, 0]),), 1), "some are masked"),
         (lambda: oocbe.Variable(None, 2), "variable None: a name must be text"),  # type: ignore[arg-type]
         (lambda: oocbe.k_best(problem(), 2.5), "k must be an integer, not 2.5"),  # type: ignore[arg-type]
-        (lambda: oocbe.Table.from_rows({"a": 2}, [[1]], np.ma.masked_array([5], [1])), "some are masked"),
-        (lambda: oocbe.CompleteTable.from_array("a", np.ma.masked_array([5, 6], [1, 0])), "some are masked"),
+        (lambda: oocbe.Table.from_rows({"a": 2}, [[1]], np.ma.masked_array([5], [1])), "values: some are masked"),
+        (lambda: oocbe.CompleteTable.from_array("a", np.ma.masked_array([5, 6], [1, 0])), "values: some are masked"),
+        (lambda: oocbe.Table.from_arrow(pandas_frame(), domains={"a": 1.5}), "the size of a domain must be an integer"),  # type: ignore[dict-item]
         (lambda: oocbe.Table.from_rows({"a": 2.5}, [[1]], [5]), "variable a: the size of a domain must be an integer"),  # type: ignore[dict-item]
         (lambda: Dcop(problem(), ("x", "y"), ("x", "y")), "owner of a, its position among the agents, must be an"),  # type: ignore[arg-type]
         (lambda: list(oocbe.solve_many([problem()], jobs="2")), "jobs must be an integer"),  # type: ignore[arg-type]
@@ -135,6 +142,21 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.einsum("i->", [1], return_argmax="maybe"), "return_argmax: 'maybe' is not a truth value"),  # type: ignore[arg-type]
         (lambda: oocbe.result_memory(None).__enter__(), "memory for results: '' is not a number of bytes"),  # type: ignore[arg-type]
         (lambda: oocbe.trace(3).__enter__(), "3 is no path"),  # type: ignore[arg-type]
+        (lambda: oocbe.maximise(table(), "a", output="t", scratch=5), "scratch: 5 is not a path"),  # type: ignore[call-overload]
+        (lambda: oocbe.maximise(table(), "a", backend=5), "unknown backend '5'; known: auto, cpu, cuda"),  # type: ignore[call-overload]
+        (lambda: oocbe.StoredTable.save("t", [1]), "expected a table of rows in memory .*, not list"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredCompleteTable.save("t", table()), "expected a complete table .*, not Table"),  # type: ignore[arg-type]
+        (lambda: oocbe.PackedTable.pack(None), "expected a table of rows in memory .*, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.PackedTable.pack(table(), chunk_rows=0), "chunk_rows: 0 is not an integer of at least 1"),
+        (lambda: oocbe.StoredTable.save("t", table(), chunk_rows=1.5), "chunk_rows: 1.5 is not an integer of at"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredTable.save("t", table(), limbs=1.5), "limbs: 1.5 is not an integer of at least 0"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredTable.save("t", table(), codec=[1]), r"chunks can be packed, zstd, not \[1\]"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredTable.save("t", table(), duplicates="x"), "duplicates: 'x' is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredCompleteTable.save("t", oocbe.to_complete(table()), chunk_cells="x"), "chunk_cells: 'x'"),  # type: ignore[arg-type]
+        (lambda: table().to_parquet("t.parquet", rows_per_file=1.5), "rows_per_file: 1.5 is not an integer of at"),  # type: ignore[arg-type]
+        (lambda: oocbe.fit_tables(problem(), [], rounds="x"), "rounds: 'x' is not an integer of at least 0"),  # type: ignore[arg-type]
+        (lambda: oocbe.JunctionTree(problem(), temperature="x"), "temperature: 'x' is no number above 0"),  # type: ignore[arg-type]
+        (lambda: oocbe.dcop.dpop(problem(), workers="x"), "workers: 'x' is not an integer of at least 0"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_arguments_of_verbs_are_refused(make: Callable[[], object], message: str) -> None:
@@ -158,6 +180,92 @@ def test_numbers_of_numpy_are_options_like_those_of_python() -> None:
     made = oocbe.SolveOptions(**options, ub=np.int64(5), gap=np.float32(0.5))
     assert (made.seed, made.piece_rows, made.time_limit, made.memory, made.ub) == (3, 2, 9.0, 2**30, 5)
     assert {type(made.seed), type(made.ub)} == {int}
+
+
+def test_scalars_of_numpy_are_arguments_like_numbers_of_python(tmp_path: Path) -> None:
+    one: Any = np.int64(1)
+    yes: Any = np.True_
+    no: Any = np.False_
+    small: Any = np.float32(2)
+    complete: Any = oocbe.to_complete(table())
+    made = oocbe.SolveOptions(workers=one, dominance=yes, resume=no, seed=np.asarray(one))
+    assert (made.workers, made.dominance, made.resume, made.seed) == ("1", True, False, 1)
+    stored = oocbe.StoredTable.save(tmp_path / "rows", table(), chunk_rows=one, overwrite=yes, duplicates=no)
+    assert stored.to_table().to_dict() == table().to_dict()
+    cells = oocbe.StoredCompleteTable.save(tmp_path / "cells", complete, chunk_cells=one)
+    assert cells.chunk_cells == 1
+    assert oocbe.PackedTable.pack(table(), chunk_rows=one).rows == 2
+    joined = oocbe.join_sum(table(), table(), output=tmp_path / "joined", streams=one, piece_rows=one)
+    assert joined.rows == 2
+    tree = oocbe.JunctionTree(problem(), temperature=small, seed=one)
+    assert len(tree.sample(one, one)) == 1
+    assert oocbe.Table.from_rows({"a": one}, [[0]], [5]).layout.sizes == (1,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert type(oocbe.marginals(problem(), small).temperature) is float
+
+
+def test_sizes_of_domains_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    frame = pandas_frame()
+    domains: Any = {"a": np.int64(3), "b": None}
+    assert oocbe.Table.from_arrow(frame, domains=domains).layout.sizes == (3, 2)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    found = oocbe.StoredTable.from_parquet(tmp_path / "rows.parquet", tmp_path / "rows", domains=domains)
+    assert found.layout.sizes == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        (np.array([1, 2], np.uint8), np.int32),
+        (np.array([1, 2], np.int8), np.int32),
+        (np.array([1, 2], np.uint64), np.int64),
+        (np.array([1, 2], np.float16), np.float32),
+        (np.array([1, 2], np.float32), np.float32),
+        (np.array([1, 2], object), np.int64),
+        (np.array([True, False]), np.int32),
+        ([True, False], np.int64),
+        ([1, 2], np.int64),
+        ([1, 2.5], np.float64),
+    ],
+)
+def test_tables_hold_each_number_that_some_dtype_of_theirs_holds(given: Any, made: Any) -> None:
+    rows = oocbe.Table.from_rows({"a": 2}, [[0], [1]], given)
+    cells = oocbe.CompleteTable.from_array("a", given)
+    assert rows.dtype == cells.dtype == made
+    assert list(rows.values) == list(cells.values) == list(given)
+    assert list(oocbe.Function.from_array((0,), given).values) == list(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["x", "y"], "values must be numbers, not <U1"),
+        ([None, 1], "values must be numbers, not Python objects such as None"),
+        ([1j, 2], "values must be numbers, not complex128"),
+        (np.array(["2020", "2021"], "M8[D]"), "values must be numbers, not datetime64"),
+        ([2**63 + 1, 2**63], "values reach 9223372036854775809, beyond 64-bit integers; scale the values down"),
+        ([2**63, 0], "values reach 9223372036854775808, beyond 64-bit integers"),
+        (np.array([2**63, 0], np.uint64), "values reach 9223372036854775808, beyond 64-bit integers"),
+        ([2**70, 1], "values reach 1180591620717411303424, beyond 64-bit integers"),
+    ],
+)
+def test_what_no_dtype_of_tables_holds_is_refused_by_all_constructors(given: Any, message: str) -> None:
+    for make in (
+        lambda: oocbe.Table.from_rows({"a": 2}, [[0], [1]], given),
+        lambda: oocbe.CompleteTable.from_array("a", given),
+        lambda: oocbe.Function.from_array((0,), given),
+    ):
+        with pytest.raises((ModelError, ValueRangeError), match=message):
+            make()
+
+
+def test_lazy_frames_are_refused_without_a_warning() -> None:
+    polars = pytest.importorskip("polars")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UsageError, match=r"LazyFrame .*give what its collect\(\) returns"):
+            oocbe.Table.from_polars(polars.LazyFrame({"a": [0], "value": [1]}))
 
 
 def test_memory_beyond_any_address_is_no_limit() -> None:

@@ -23,11 +23,10 @@ from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.kernels.interface import Backend
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.model.settings.option_values import parse_bytes, parse_integer
+from oocbe.model.settings.option_values import parse_bytes
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, Resumption, run_piece
 from oocbe.runtime.tracing.recorder import CALLER, span
-from oocbe.runtime.urls import refuse_url
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_kernels
@@ -67,16 +66,15 @@ class ExecutionContext:
     def of(cls, settings: Execution, *tables: TableLike) -> ExecutionContext:
         """The context that an operator's arguments describe; DiskError where the scratch folder is not there."""
         memory = parse_bytes("memory", settings.memory)
-        streams = None if settings.streams is None else parse_integer("streams", settings.streams, 1)
         folder = default_parent() if settings.scratch is None else Path(settings.scratch)
-        refuse_url(folder, "scratch")
         if settings.scratch is None and settings.output is not None and current() is not None:
             beside = Path(settings.output).parent  # what workers see as well
             folder = beside if beside.is_dir() else folder
         if not folder.is_dir():
             raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
         kernels = backend_for(sum(table.rows for table in tables), settings.backend)
-        return replace(cls.within(kernels, Budget(memory), folder, streams, settings.piece_rows), settings=settings)
+        found = cls.within(kernels, Budget(memory), folder, settings.streams, settings.piece_rows)
+        return replace(found, settings=settings)
 
     @classmethod
     def within(

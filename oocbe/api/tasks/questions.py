@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oocbe.elimination.preparation.temperature import as_temperature, at_temperature
+from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import hard_part
 from oocbe.errors import UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING
+from oocbe.model.settings.option_values import parse_temperature
 
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
 """Names of the tasks."""
 
 
 def check_task(task: str, temperature: object) -> float:
-    """The temperature as a float; an unknown task, or one that is not above 0, raises UsageError."""
+    """The temperature; UsageError: an unknown task, or a temperature that is not above 0."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
-    return as_temperature(temperature)
+    return parse_temperature(temperature)
 
 
 def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:

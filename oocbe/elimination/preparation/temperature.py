@@ -7,16 +7,14 @@ The infinite temperature weighs all feasible assignments alike.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import replace
-from numbers import Real
 
 import numpy as np
 
 from oocbe.elimination.preparation.ranges import extremes
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.elimination.reformulation import scaled
-from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
+from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation, Semiring
@@ -29,20 +27,9 @@ LARGEST_TOTAL = 2.0**1000
 """Sums of logarithms of weights stay below this in size, so that differences of several are finite."""
 
 
-def as_temperature(given: object) -> float:
-    """A temperature as a Python float: arithmetic with one of NumPy's narrower types would round values to it.
-
-    Raises UsageError: it is no number above 0, or an integer beyond the range of floats.
-    """
-    with suppress(OverflowError):
-        if isinstance(given, Real) and (found := float(given)) > 0:
-            return found
-    raise UsageError(f"temperature: {given!r:.100} is no number above 0 within the range of float64")
-
-
 def weighted(problem: Problem, temperature: float) -> Problem:
     """The problem, or its logarithms, such that values are weights to multiply; errors as :func:`at_temperature`."""
-    semiring, temperature = problem.semiring, as_temperature(temperature)
+    semiring = problem.semiring
     if semiring.combination is Combination.MULTIPLY and not semiring.counts and temperature == 1:
         return problem.in_semiring(SUM_PRODUCT)
     return at_temperature(problem, temperature)
@@ -51,10 +38,9 @@ def weighted(problem: Problem, temperature: float) -> Problem:
 def at_temperature(problem: Problem, temperature: float) -> Problem:
     """The problem whose values are logarithms of weights, in the log-sum-exp semiring.
 
-    Raises UsageError: a temperature that is not above 0; UnsupportedError: a factor of a product is negative, or an
-    upper bound that sums can reach; ValueRangeError: logarithms of weights leave the range of float64.
+    Raises UnsupportedError: a factor of a product is negative, or an upper bound that sums can reach; ValueRangeError:
+    logarithms of weights leave the range of float64.
     """
-    temperature = as_temperature(temperature)
     problem = without_upper_bound(problem)
     semiring, factor = problem.semiring, weight_factor(problem.semiring, temperature)
     adds = semiring.combination is Combination.ADD or semiring.counts

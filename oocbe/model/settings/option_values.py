@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from oocbe.errors import UsageError
 from oocbe.runtime.urls import refuse_url
@@ -55,6 +55,11 @@ def _shown(value: object) -> str:
         return "an integer of thousands of digits"
 
 
+def plain(value: Any) -> Any:
+    """A scalar of NumPy, or an array without axes, as a number of Python; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 @cache
 def order_finders() -> EntryPoints:
     """Finders of orders that other packages add (:mod:`oocbe.elimination.orders.order`), not yet loaded."""
@@ -63,9 +68,17 @@ def order_finders() -> EntryPoints:
     return entry_points(group="oocbe.order_finders")
 
 
-def optional(parse: Parser) -> Parser:
+def optional(parse: Callable[[str, object], Any]) -> Callable[[str, object], Any]:
     """A parser that keeps None, for options without a value by default."""
     return lambda name, value: None if value is None else parse(name, value)
+
+
+def parse_temperature(value: object) -> float:
+    """A float above 0, perhaps infinite; arithmetic with one of NumPy's narrower types would round values to it."""
+    with suppress(OverflowError):
+        if isinstance(number := plain(value), Real) and float(number) > 0:
+            return float(number)
+    raise UsageError(f"temperature: {_shown(value)} is no number above 0 within the range of float64")
 
 
 def one_of(*known: str) -> Callable[[str, object], str]:
@@ -102,7 +115,7 @@ def parse_seconds(name: str, value: object) -> float:
 
 def parse_number(name: str, value: object, least: float = -math.inf) -> int | float:
     """A finite number in the range of float64, not below ``least``; an integer where it is written as one."""
-    number: int | float | None = None
+    value, number = plain(value), None
     with suppress(ValueError, OverflowError):
         if not isinstance(value, bool) and isinstance(value, Real):
             number = int(value) if isinstance(value, Integral) else float(value)
@@ -149,17 +162,18 @@ def parse_gap(name: str, value: object) -> Gap:
     return Gap(relative=number / 100) if is_relative else Gap(absolute=number)
 
 
-def parse_integer(name: str, value: object, least: int = 0) -> int:
-    """An integer not below ``least``."""
-    number: int | None = None
+def parse_integer(name: str, value: object, least: int = 0, most: float = math.inf) -> int:
+    """An integer not below ``least``, nor above ``most``."""
+    value, number = plain(value), None
     if not isinstance(value, bool) and isinstance(value, Integral):
         number = int(value)
     elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
         with suppress(ValueError):  # of thousands of digits
             number = int(value)
-    if number is not None and number >= least:
+    if number is not None and least <= number <= most:
         return number
-    raise UsageError(f"{name}: {_shown(value)} is not an integer of at least {least}")
+    limit = f" and at most {most:,}" * (most < math.inf)
+    raise UsageError(f"{name}: {_shown(value)} is not an integer of at least {least}{limit}")
 
 
 def parse_count(name: str, value: object) -> int:
@@ -173,6 +187,7 @@ WORKERS = re.compile(r"(?:(cpus|gpus):)?([1-9][0-9]{0,4})|(gpus)")
 
 def parse_workers(name: str, value: object) -> str | None:
     """Workers of this host: a number, ``cpus:4``, ``gpus`` or ``gpus:2``; 0 is None, and None stays None."""
+    value = plain(value)
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if value is None or text == "0":
         return None
@@ -214,9 +229,8 @@ def parse_cluster(name: str, value: object) -> str:
 
 def parse_boolean(name: str, value: object) -> bool:
     """A truth value; text may be 1/0, true/false, yes/no or on/off in any case."""
-    if isinstance(value, bool):
-        return value
-    text = value.strip().lower() if isinstance(value, str) else ""
+    value = plain(value)
+    text = str(value).strip().lower() if isinstance(value, str | bool) else ""
     if text in ("1", "true", "yes", "on"):
         return True
     if text in ("0", "false", "no", "off"):
@@ -228,7 +242,7 @@ def parse_bytes(name: str, value: object) -> int | None:
     """A number of bytes such as 2GiB, 512MiB, 1.5G (binary) or 2GB (decimal); None stays None."""
     if value is None:
         return None
-    count: int | None = None
+    value, count = plain(value), None
     if not isinstance(value, bool) and isinstance(value, Integral):
         count = int(value)
     elif isinstance(value, str):
