@@ -30,7 +30,7 @@ from oocbe.formats.registry import read
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, Assignments, BatchResult, Counts, Factor, joint_of_cases
 from oocbe.junction_trees.case_sweeps import expected_counts, usable_backend
 from oocbe.junction_trees.compiled import CompiledTree, assembled, find_order, tree_of
-from oocbe.junction_trees.evidence import UNOBSERVED, Case, Likelihoods, cases_of, distinct_variables
+from oocbe.junction_trees.evidence import UNOBSERVED, Case, Likelihoods, cases_of, distinct_variables, is_missing, whole
 from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map, network_picture
 from oocbe.junction_trees.query_elimination.answer import large_cost
@@ -393,7 +393,8 @@ class JunctionTree(Shown):
 
         Parameters
         ----------
-        values : variable name to value: a label, or a position that equals none (:meth:`Problem.with_evidence`).
+        values : variable name to value: a label, or a position that equals none (:meth:`Problem.with_evidence`); None,
+            NaN: not observed, so that earlier evidence of the variable is retracted, if there is any.
         likelihood : variable name to a number for each value: the probability of the observation given that value. It
             is multiplied with all other evidence; see :meth:`revise` to set posterior probabilities instead.
 
@@ -405,17 +406,21 @@ class JunctionTree(Shown):
         found = {}
         for name, value in items_of(values or {}):
             v = variable_index(self.problem, name)
-            found[v] = value_index(self.problem.variables[v], value)
+            found[v] = UNOBSERVED if is_missing(value) else value_index(self.problem.variables[v], whole(value))
         soft = {variable_index(self.problem, name): given for name, given in (likelihood or {}).items()}
         checked = {v: checked_likelihood(self.problem.variables[v], given) for v, given in soft.items()}
-        both = sorted(found.keys() & checked.keys())
+        both = sorted(v for v in found.keys() & checked.keys() if found[v] != UNOBSERVED)
         if both:
             name = self.problem.variables[both[0]].name
             raise UsageError(f"variable {name!r} has a value and a likelihood; give one of them")
         for v, value in found.items():
             self._likelihoods.pop(v, None)
-            self._evidence[v] = value
-            self._case.observe(v, value)
+            if value == UNOBSERVED:
+                self._evidence.pop(v, None)
+                self._case.change(v, None)
+            else:
+                self._evidence[v] = value
+                self._case.observe(v, value)
         for v, given in checked.items():
             self._evidence.pop(v, None)
             self._likelihoods[v] = given

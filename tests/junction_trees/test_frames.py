@@ -61,6 +61,28 @@ def test_missing_values_are_not_observed(frame, tree):
     assert tree.predict(frame)["grass"].tolist() == ["wet", "wet", None, "wet"]
 
 
+def test_a_case_with_missing_values_is_observed_as_in_a_batch(tree):
+    for case, yes in zip(ROWS, YES, strict=True):
+        tree.retract()
+        tree.observe(case)
+        assert tree.marginal("rain")[0] == pytest.approx(yes)
+    tree.retract()
+    tree.observe({"grass": 0.0})  # a position in a column with NaN
+    assert tree.evidence == {"grass": "wet"}
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pandas.NA, pandas.NaT])
+def test_observing_a_missing_value_retracts_what_was_observed_before(tree, missing):
+    tree.observe({"rain": "yes"}, likelihood={"grass": [0.9, 0.1]})
+    tree.observe({"rain": missing, "grass": missing})
+    assert tree.evidence == {}
+    assert tree.marginal("rain")[0] == pytest.approx(0.25)
+    tree.observe({"grass": missing})  # nothing is to be retracted
+    tree.observe({"grass": missing, "rain": "no"}, likelihood={"grass": [1, 0]})
+    assert tree.marginal("grass").tolist() == [1, 0]
+    assert tree.evidence == {"rain": "no"}
+
+
 def test_columns_without_an_entry_and_without_rows(tree):
     assert tree.batch(pandas.DataFrame({"rain": [None, None]}))["rain"]["yes"].tolist() == pytest.approx([0.25, 0.25])
     assert len(tree.batch(polars.DataFrame({"rain": []}))["rain"]["yes"]) == 0
