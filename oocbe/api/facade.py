@@ -14,7 +14,7 @@ from oocbe.elimination.observer import Observer, check_observer
 from oocbe.errors import UsageError
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
-from oocbe.model.settings.option_values import parse_boolean, parse_seconds
+from oocbe.model.settings.option_values import parse_boolean, parse_seconds, plain
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.memory import MemoryLimit
@@ -175,7 +175,7 @@ def bound(
     LimitError : the time limit passed before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
     settings, cost_shifting = settings_from(options, overrides, observer), parse_boolean("cost_shifting", cost_shifting)
-    wanted = list(z) if isinstance(z, Iterable) and not isinstance(z, str) else [z]
+    wanted = list(z) if isinstance(z := plain(z), Iterable) and not isinstance(z, str) else [z]
 
     def work(loaded: Problem) -> BoundResult:
         from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.model.settings.machine import default_memory_limit
+from oocbe.model.settings.option_values import parse_count
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.faults import before
 from oocbe.runtime.memory import REMEDY
@@ -66,15 +67,8 @@ def max_input_bytes(argument: int | None = None) -> int:
     """The limit on an input's decompressed size: the argument, ``OOCBE_MAX_INPUT_BYTES`` or 4 GiB."""
     if argument is None:
         setting = os.environ.get("OOCBE_MAX_INPUT_BYTES")
-        if setting is None:
-            return DEFAULT_MAX_INPUT_BYTES
-        try:
-            argument = int(setting)
-        except ValueError:
-            raise UsageError(f"OOCBE_MAX_INPUT_BYTES is {setting!r}; it must be a number of bytes") from None
-    if argument < 1:
-        raise UsageError(f"the limit on an input's size is {argument} bytes; it must be positive")
-    return argument
+        return DEFAULT_MAX_INPUT_BYTES if setting is None else parse_count("OOCBE_MAX_INPUT_BYTES", setting)
+    return parse_count("max_bytes", argument)
 
 
 def check_there(path: str | Path) -> None:

@@ -304,10 +304,11 @@ class TableWriter(FolderWriter):
     ) -> None:
         super().__init__(path, form, **settings)
         self.layout = layout
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.semiring = semiring
-        if self.dtype not in VALUE_DTYPES:
-            raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
+        if not (known := [own for own in VALUE_DTYPES if own == dtype]):
+            given = getattr(dtype, "__name__", dtype)
+            raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {given}")
+        self.dtype: np.dtype[Any] = known[0]
         self._chunk_rows = parse_integer("chunk_rows", chunk_rows, 1, LARGEST_CHUNK_ROWS)
         self._form, self._limbs = form, parse_integer("limbs", limbs)
         self._extent: tuple[int, int] | None = None

@@ -64,6 +64,8 @@ def test_lists_generators_names_of_semirings_and_labels_of_other_types_are_conve
         (lambda: oocbe.k_best(problem(), 2.5), "k must be an integer, not 2.5"),  # type: ignore[arg-type]
         (lambda: oocbe.Table.from_rows({"a": 2}, [[1]], np.ma.masked_array([5], [1])), "values: some are masked"),
         (lambda: oocbe.CompleteTable.from_array("a", np.ma.masked_array([5, 6], [1, 0])), "values: some are masked"),
+        (lambda: oocbe.StoredTable.create("t", table().layout, "text"), "values must be int32, .*, not text"),
+        (lambda: oocbe.StoredTable.create("t", table().layout, np.int8), "values must be int32, .*, not int8"),
         (lambda: oocbe.Table.from_arrow(pandas_frame(), domains={"a": 1.5}), "the size of a domain must be an integer"),  # type: ignore[dict-item]
         (lambda: oocbe.Table.from_rows({"a": 2.5}, [[1]], [5]), "variable a: the size of a domain must be an integer"),  # type: ignore[dict-item]
         (lambda: Dcop(problem(), ("x", "y"), ("x", "y")), "owner of a, its position among the agents, must be an"),  # type: ignore[arg-type]
@@ -142,6 +144,7 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.einsum("i->", [1], return_argmax="maybe"), "return_argmax: 'maybe' is not a truth value"),  # type: ignore[arg-type]
         (lambda: oocbe.result_memory(None).__enter__(), "memory for results: '' is not a number of bytes"),  # type: ignore[arg-type]
         (lambda: oocbe.trace(3).__enter__(), "3 is no path"),  # type: ignore[arg-type]
+        (lambda: oocbe.read(__file__, "wcsp", max_bytes="x"), "max_bytes: 'x' is not an integer of at least 1"),  # type: ignore[arg-type]
         (lambda: oocbe.maximise(table(), "a", output="t", scratch=5), "scratch: 5 is not a path"),  # type: ignore[call-overload]
         (lambda: oocbe.maximise(table(), "a", backend=5), "unknown backend '5'; known: auto, cpu, cuda"),  # type: ignore[call-overload]
         (lambda: oocbe.StoredTable.save("t", [1]), "expected a table of rows in memory .*, not list"),  # type: ignore[arg-type]
@@ -199,6 +202,7 @@ def test_scalars_of_numpy_are_arguments_like_numbers_of_python(tmp_path: Path) -
     assert joined.rows == 2
     tree = oocbe.JunctionTree(problem(), temperature=small, seed=one)
     assert len(tree.sample(one, one)) == 1
+    assert [entry.z for entry in oocbe.bound(problem(), np.asarray(one)).entries] == [1]
     assert oocbe.Table.from_rows({"a": one}, [[0]], [5]).layout.sizes == (1,)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
