@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load
+from oocbe.cli.flags import ProblemFile, SolutionFlag, command, load
 from oocbe.cli.output import defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
 from oocbe.model.settings.options import SolveOptions
@@ -51,7 +51,6 @@ def bound(
     from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work
 
-    check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
 
     def work(problem: Problem) -> BoundResult:

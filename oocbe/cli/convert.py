@@ -82,8 +82,6 @@ def convert(
             f"{file if is_url(file) else out}: only tables are read from object stores, and written there; name a file"
         )
     path = Path(file)
-    if Path(out).is_file() and path.is_file() and path.samefile(out):
-        raise UsageError(f"{out}: this is the problem itself; name another file")
     model = load_model(path, format)
     if isinstance(model, LinearSystem) and writes_systems(out, to):
         for flag, is_given in (("--evidence", evidence), ("--semiring", options.semiring)):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load_model
+from oocbe.cli.flags import ProblemFile, SolutionFlag, command, load_model
 from oocbe.cli.output import defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
 from oocbe.model.settings.options import SolveOptions
@@ -93,7 +93,6 @@ def dcop(
     options = replace(options, workers=None, time_limit=time_limit)  # the workers of agents do not share buckets
     if z is not None and z < 1:
         raise UsageError(f"--z {z}: the variables of a mini-bucket are at least 1")
-    check_targets(file, solution=solution, metrics=metrics, output=output)
     read: list[Dcop] = []
 
     def work(model: Model) -> DcopResult:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
@@ -19,11 +19,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from oocbe.cli import failures
 from oocbe.cli.failures import guarded
 from oocbe.cli.output import printing, written_to
 from oocbe.model.settings.options import EVERY, OPTIONS, SolveOptions, default_text
+from oocbe.runtime.urls import url_of
 
 if TYPE_CHECKING:
     from oocbe.formats import Model
@@ -108,6 +110,7 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
         own = {n: kind for n, kind in function.__annotations__.items() if n not in shared}
         kinds = get_type_hints(SimpleNamespace(__annotations__=own), function.__globals__, include_extras=True)
         accepted = signature(function).parameters
+        arguments = [n for n, kind in kinds.items() if isinstance(kind.__metadata__[0], ArgumentInfo)]
         parameters = [accepted[n].replace(annotation=kind) for n, kind in kinds.items()] + flags
 
         @functools.wraps(function)
@@ -122,9 +125,14 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
             passed = {n: options if n == "options" else given[n] for n in accepted}
             with ExitStack() as stack:
                 stack.enter_context(printing(bool(given.get("json")), bool(given.get("quiet"))))
+                workdir = options.workdir if name == "solve" and not is_batch else None
+                if workdir is not None:
+                    from oocbe.api.tasks.verbs import RESUMED
+
+                    workdir = workdir if given["task"] in RESUMED else None  # others only have scratch folders there
+                check_files(name, {**given, "order": options.order}, arguments, workdir)
                 if "trace" not in accepted and given.get("trace") is not None:
                     source = Path(given.get("file") or given.get("tree") or "")
-                    check_targets(source, **{n: given[n] for n in TARGETS if isinstance(given.get(n), Path)})
                     stack.enter_context(written_to(given["trace"], f"oocbe {name} {source.name}".rstrip()))
                 if not is_partial and "time_limit" in given and options.time_limit is not None:
                     from oocbe.runtime.deadline import Deadline, check_deadline
@@ -166,36 +174,87 @@ def load_model(path: Path, format_name: str | None) -> Model:
     return read_model(path, format_name)
 
 
-TARGETS = ("solution", "trace", "certificate", "proof", "opb", "metrics", "report", "output", "csv")
-"""Parameters of commands that name a file to be written."""
+TARGETS = ("solution", "trace", "certificate", "proof", "opb", "metrics", "report", "output", "csv", "png")
+"""Parameters of commands that name files to be written, by all but ``oocbe verify``."""
+
+PLACES = ("out", "tree")
+"""Those for a file or folder that is made with its parents; ``oocbe compile`` alone writes a tree."""
+
+SOURCES = ("file", "files", "tree", "cases", "pieces", "evidence", "query", "hint", "order")
+"""Parameters of commands that name files to be read, or are texts in their place."""
+
+COMPETITION = Path("competition")
+"""Output of the task ``count`` that is no file: lines of the model counting competition, on standard output."""
 
 
-def check_targets(problem: Path | None = None, workdir: Path | None = None, **named: Path | None) -> None:
-    """Check, before a run of perhaps hours, for files that would lose its result or input, or conflict with it.
+def check_files(
+    command: str, given: Mapping[str, Any], arguments: Collection[str] = (), workdir: Path | None = None
+) -> None:
+    """Check, before a run of perhaps hours, for files that would lose its result or inputs, or conflict with it.
 
+    given : values of the command's parameters by name. arguments : those that are no flags.
     workdir : a run directory, which must have no other files; None if it is only for scratch folders.
-    named : the files to be written, by the names of :data:`TARGETS`.
 
-    Raises UsageError: names the flag, and the problem with its file.
+    Raises UsageError: names the flag or argument, and the problem with its file.
     """
     from oocbe.errors import UsageError
 
-    targets = [(f"--{name}", path) for name in TARGETS if (path := named.get(name)) is not None]
-    for flag, target in targets:
-        if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):
-            raise UsageError(
-                f"{flag} {target}: lies in the run's work folder, which holds nothing but the run; name another place"
-            )
-        folder = target.resolve().parent
-        if not folder.is_dir():
-            raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
-        if target.is_dir():
-            raise UsageError(f"{flag} {target}: this is a folder; name a file")
-        if (target.is_file() or not target.exists()) and not os.access(folder, os.W_OK):
-            raise UsageError(f"{flag} {target}: the folder {folder} cannot be written to; name another one")
-        # Only regular files: a terminal may be both input and output.
-        if problem is not None and target.is_file() and problem.is_file() and target.samefile(problem):
-            raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
-    for (other, first), (flag, second) in itertools.combinations(targets, 2):
-        if first.resolve() == second.resolve() and not first.is_char_device():
-            raise UsageError(f"{flag} {second}: the {other[2:]} goes there; name another file")
+    shown = {n: n.removesuffix("s").upper() if n in arguments else f"--{n}" for n in (*TARGETS, *PLACES, *SOURCES)}
+    sources: list[tuple[str, Path]] = []
+    for name in SOURCES:
+        value = None if (command, name) == ("compile", "tree") else given.get(name)
+        for text in map(str, value if isinstance(value, list) else [] if value is None else [value]):
+            if text == "-" and (name in ("cases", "hint", "pieces") or command == "join"):
+                raise UsageError(f"{shown[name]} -: standard input is not supported here; name a file")
+            is_there = os.path.exists(text)  # noqa: PTH110 (no error for texts too long for a name)
+            found = [text] if is_there else []
+            if command == "join" and not is_there:
+                from oocbe.tables.parquet_source import matching
+
+                found = matching(text)
+            is_problem = name in ("file", "files") and command not in ("join", "trace")
+            sources += [("the problem itself" if is_problem else f"read as {shown[name]}", Path(p)) for p in found]
+    targets: list[tuple[str, Path]] = []
+    for name in (*TARGETS, *PLACES) if command != "verify" else ():
+        target = given.get(name)
+        is_lines = target == COMPETITION and given.get("task") == "count"
+        if target is None or is_lines or url_of(target) or (name == "tree" and command != "compile"):
+            continue
+        flag, is_streamed = shown[name], name == "out" and "to" in given
+        if str(target) == "-":
+            if not is_streamed and command not in ("join", "query"):
+                raise UsageError(f"{flag} -: standard output is for the answer; name a file")
+            if is_streamed and given.get("json"):
+                raise UsageError(f"--json: {flag} - is on standard output; name a file")
+            continue
+        target = Path(target)
+        targets.append((name, target))
+        if name not in PLACES and (command, name) != ("join", "output"):
+            _check_place(flag, target, workdir)
+        for what, source in sources if target.is_file() else ():  # no terminal, which may be both
+            is_within = source.is_dir() and target.resolve().is_relative_to(source.resolve()) and command != "solve"
+            if is_within or (source.is_file() and target.samefile(source)):
+                raise UsageError(f"{flag} {target}: this is {what}; name another file")
+    for (other, first), (name, second) in itertools.combinations(targets, 2):
+        is_link = first.is_file() and second.is_file() and first.samefile(second)
+        if (first.resolve() == second.resolve() and not first.is_char_device()) or is_link:
+            raise UsageError(f"{shown[name]} {second}: the {other} goes there; name another file")
+
+
+def _check_place(flag: str, target: Path, workdir: Path | None) -> None:
+    from oocbe.errors import UsageError
+
+    if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):
+        raise UsageError(
+            f"{flag} {target}: lies in the run's work folder, which holds nothing but the run; name another place"
+        )
+    folder = target.resolve().parent
+    is_special = target.exists() and not target.is_file()
+    if not folder.is_dir() and not is_special:  # a pipe by /dev/stdout is in no folder
+        raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
+    if target.is_dir():
+        raise UsageError(f"{flag} {target}: this is a folder; name a file")
+    if not is_special and not os.access(folder, os.W_OK):
+        raise UsageError(f"{flag} {target}: the folder {folder} cannot be written to; name another one")
+    if target.is_file() and os.path.samestat(target.stat(), os.fstat(1)):
+        raise UsageError(f"{flag} {target}: standard output goes there; name another file")

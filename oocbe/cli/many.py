@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from oocbe.cli.flags import check_targets
+from oocbe.cli.flags import check_files
 from oocbe.cli.output import begin, defer_signals, failure, note, seconds, warn, wrapped
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
@@ -54,8 +54,7 @@ def solve_files(
         raise UsageError("-: standard input is one problem; several are files")
     from oocbe.api.tasks.many import solve_many
 
-    for file in files:
-        check_targets(file, csv=table)
+    check_files("solve", {"files": [*files], "csv": table})
     outcomes = solve_many(files, options, jobs=jobs, format=format)
     interruption = current()
     if interruption is not None:

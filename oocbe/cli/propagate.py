@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.flags import ProblemFile, check_targets, command, load_model
+from oocbe.cli.flags import ProblemFile, command, load_model
 from oocbe.cli.output import defer_signals, note, print_answer, seconds, warn
 from oocbe.model.settings.options import SolveOptions
 
@@ -42,8 +42,6 @@ def propagate(
     """
     from oocbe.model.run_verb import read_and_work
     from oocbe.propagation.propagate import propagate as run
-
-    check_targets(file, solution=output)
 
     def work(model: Model) -> PropagationResult:
         return run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=options.backend)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load
+from oocbe.cli.flags import COMPETITION, ProblemFile, SolutionFlag, command, load
 from oocbe.cli.output import defer_signals, print_answer, prints_json, warn, written_to
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
-
-COMPETITION = Path("competition")
-"""Output of the task ``count`` that is no file: lines of the model counting competition, on standard output."""
 
 
 @command("solve", is_partial=True)
@@ -133,20 +130,15 @@ def solve(
         of_one["task"] = task != "optimum"
         return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
     from oocbe.api.facade import solver_from, use_workers_of
-    from oocbe.api.tasks.verbs import RESUMED, answered, load_engine, why_from_the_start
+    from oocbe.api.tasks.verbs import answered, load_engine, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError, UsageError
     from oocbe.model.results.task_result import TaskResult
     from oocbe.model.run_verb import read_and_work
 
-    # Other tasks save no run: their work folder only has scratch folders.
-    run_directory = options.workdir if task in RESUMED else None
     is_printed = output == COMPETITION and task == "count"
     if is_printed and json:
         raise UsageError(f"--output {output}: prints lines, and --json an object; leave one of them out")
     output = None if is_printed else output
-    named = {"solution": solution, "trace": trace, "certificate": certificate, "report": report, "output": output}
-    named |= {"proof": proof, "opb": opb}
-    check_targets(file, run_directory, **named)
     check_report(report)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oocbe.cli.convert import save
-from oocbe.cli.flags import check_targets, command
+from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, print_written, seconds, written_to
 from oocbe.model.settings.options import SolveOptions
 
@@ -209,7 +209,6 @@ def stress(
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
-    check_targets(trace=trace)
     if operator not in OPERATORS:
         raise UsageError(f"--operator: {operator!r} is not one of {', '.join(OPERATORS)}")
     count = whole_number("--rows", rows)

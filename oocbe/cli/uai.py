@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.flags import ProblemFile, check_targets, command, load
+from oocbe.cli.flags import ProblemFile, command, load
 from oocbe.cli.output import defer_signals, note, print_json, prints_json, seconds, text_of_rows
 from oocbe.model.settings.options import SolveOptions
 
@@ -44,8 +44,6 @@ def uai(
     from oocbe.formats.uai import parse_query
     from oocbe.model.run_verb import read_and_work
     from oocbe.runtime.urls import refuse_url
-
-    check_targets(file, output=output)
 
     def read(path: Path) -> Problem:
         return load(path, None, None if evidence == NONE else [evidence])

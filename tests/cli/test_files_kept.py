@@ -1,0 +1,97 @@
+"""No output of a command takes the place of a file that it reads, or of another output."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from oocbe.cli.main import app
+
+NETWORK = """network small { }
+variable rain { type discrete [ 2 ] { yes, no }; }
+variable grass { type discrete [ 2 ] { wet, dry }; }
+probability ( rain ) { table 0.25, 0.75; }
+probability ( grass | rain ) { (yes) 1.0, 0.0; (no) 0.5, 0.5; }
+"""
+
+JOIN = ["join", "sales.csv", "costs.csv", "--group-by", "shop", "--max", "gain"]
+QUERY = ["query", "w.tree", "--cases", "w.csv"]
+SOLVE = ["solve", "grid.wcsp"]
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    shutil.copy("examples/grid.wcsp", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    texts = {"w.bif": NETWORK, "x.evid": "1 0 0\n", "w.csv": "rain\nyes\n", "ord.txt": "0 1\n", "x.sol": "a 0\n"}
+    for name, text in (texts | dict.fromkeys(("sales.csv", "costs.csv"), "shop,gain\na,1\n")).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "w.tree").mkdir()
+    (tmp_path / "w.tree" / "tree.json").write_text("{}")
+    (tmp_path / "hard").hardlink_to(tmp_path / "costs.csv")
+    (tmp_path / "soft").symlink_to("w.csv")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [*JOIN, "-o", "zz.csv", "--trace", "costs.csv"],
+        [*JOIN, "-o", "zz.csv", "--trace", "hard"],
+        [*JOIN, "-o", "costs.csv"],
+        ["join", "s*.csv", "--group-by", "shop", "--max", "gain", "-o", "sales.csv"],
+        [*QUERY, "-o", "zz.csv", "--trace", "w.csv"],
+        [*QUERY, "-o", "zz.csv", "--trace", "soft"],
+        [*QUERY, "-o", "zz.csv", "--trace", "w.tree/tree.json"],
+        [*QUERY, "-o", "w.csv"],
+        ["convert", "w.bif", "w4.uai", "--evidence", "x.evid", "--trace", "x.evid"],
+        ["convert", "w.bif", "x.evid", "--to", "uai", "--evidence", "x.evid"],
+        ["solve", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
+        ["bound", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
+        ["uai", "w.bif", "x.evid", "-", "MAR", "-o", "x.evid"],
+        [*SOLVE, "--order", "ord.txt", "--solution", "ord.txt"],
+        [*SOLVE, "--hint", "x.sol", "--solution", "x.sol"],
+        ["solve", "grid.wcsp", "w.bif", "--csv", "w.bif"],
+        ["propagate", "grid.wcsp", "--output", "grid.wcsp"],
+        ["trace", "ord.txt", "--png", "ord.txt"],
+    ],
+    ids=" ".join,
+)
+def test_an_output_over_an_input_is_refused_before_any_work(folder, arguments):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = call(*arguments)
+    assert (done.exit_code, arguments[-2] in done.stderr or arguments[2] in done.stderr) == (2, True), done.stderr
+    assert "; name another file" in done.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([*JOIN, "-o", "zz.csv", "--trace", "zz.csv"], "--output zz.csv: the trace goes there"),
+        ([*QUERY, "-o", "zz.csv", "--trace", "zz.csv"], "--out zz.csv: the trace goes there"),
+        (["convert", "grid.wcsp", "zz.cfn", "--trace", "zz.cfn"], "OUT zz.cfn: the trace goes there"),
+        (["compile", "w.bif", "zz", "--trace", "zz"], "TREE zz: the trace goes there"),
+    ],
+)
+def test_an_output_over_another_output_is_refused_before_any_work(folder, arguments, said):
+    done = call(*arguments)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert not list(folder.glob("zz*"))
+
+
+def test_a_table_of_answers_may_lie_in_the_folder_of_the_problems(folder):
+    for _ in range(2):
+        (folder / "w.bif").unlink(missing_ok=True)
+        assert call("solve", folder, "--csv", folder / "answers.csv").exit_code == 0
+
+
+def test_a_count_in_lines_is_no_file(folder):
+    (folder / "competition").mkdir()
+    assert "s SATISFIABLE" in call("solve", "grid.wcsp", "--task", "count", "-o", "competition").stdout
