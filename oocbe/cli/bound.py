@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.flags import ProblemFile, SolutionFlag, command, load
-from oocbe.cli.output import defer_signals, print_answer, seconds, warn
+from oocbe.cli.output import beside_answer, defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
 from oocbe.model.settings.options import SolveOptions
 
@@ -64,7 +64,8 @@ def bound(
     best = result.best
     labels = result.labels(best)
     if solution is not None and best is not None and labels is not None:  # before anything is printed, which may fail
-        write_assignment(labels, result.problem, result.semiring, best.incumbent, solution, best.assignment)
+        with beside_answer(solution):
+            write_assignment(labels, result.problem, result.semiring, best.incumbent, solution, best.assignment)
     lines = "\n".join(f"{entry.z} {entry.claimed_bound} {entry.claimed_value}" for entry in result.entries)
     print_answer(result.to_json, _rows(result), lines)
     if solution is not None and labels is None:

@@ -188,6 +188,8 @@ def convert_table(file: str, out: str, to: str | None, settings: ConversionSetti
     from oocbe.tables.object_path import is_url
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
+    if out == "-":
+        raise UsageError("OUT -: no table is written to standard output; name a file or folder")
     known = ("parquet", PACKED, ZSTD)
     to = to if to is not None else _default_of(out)
     if to not in known:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.flags import ProblemFile, SolutionFlag, command, load_model
-from oocbe.cli.output import defer_signals, print_answer, seconds, warn
+from oocbe.cli.output import beside_answer, defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
 from oocbe.model.settings.options import SolveOptions
 
@@ -106,16 +106,19 @@ def dcop(
         _, result = read_and_work(file, lambda path: load_model(path, format), work, options.time_limit)
     labels = result.labels
     if solution is not None and labels is not None:  # before anything is printed, which may fail
-        write_assignment(labels, result.problem, result.semiring, result.value, solution, result.assignment)
+        with beside_answer(solution):
+            write_assignment(labels, result.problem, result.semiring, result.value, solution, result.assignment)
     if metrics is not None:
         text = json_format.dumps(result.to_json(with_messages=True), indent=2, allow_nan=False)
-        write_bytes(metrics, f"{text}\n".encode())
+        with beside_answer(metrics):
+            write_bytes(metrics, f"{text}\n".encode())
     if algo is not None:
         from oocbe.formats.pydcop import result_of
 
         text = json_format.dumps(result_of(read[0], result, infinity), indent="  ", sort_keys=True)
         if output is not None:
-            write_bytes(output, text.encode())
+            with beside_answer(output):
+                write_bytes(output, text.encode())
         typer.echo(text)
     else:
         print_answer(result.to_json, _rows(result), result.status if result.value is None else result.value)

@@ -24,7 +24,7 @@ from typing import ParamSpec
 import typer
 
 from oocbe.cli.output import begin, failure, print_json, warn
-from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
+from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, RequestedEndError
 from oocbe.model.results import failure as failures
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.runtime.address_space import ARRAYS_BYTES, require
@@ -93,6 +93,8 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                     interruption.heed()
                     is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
                     code = exit_code_of(error)
+                    if code == EXIT_RESOURCES and getattr(error, "filename", "") is None and kwargs.get("workdir"):
+                        error.add_note("another --workdir may have more")
                     files = kwargs.get("files")
                     if is_interruption and command.__name__ == "solve" and isinstance(files, list) and len(files) > 1:
                         interruption.is_answered = True  # one line per file, and none had begun

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from glob import glob
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +24,9 @@ from typer.models import ArgumentInfo
 
 from oocbe.cli import failures
 from oocbe.cli.failures import guarded
-from oocbe.cli.output import printing, written_to
-from oocbe.model.settings.options import EVERY, OPTIONS, SolveOptions, default_text
+from oocbe.cli.output import lost, printing, written_to
+from oocbe.errors import UsageError
+from oocbe.model.settings.options import EVERY, OPTIONS, RESUMED, SolveOptions, default_text
 from oocbe.runtime.urls import url_of
 
 if TYPE_CHECKING:
@@ -125,11 +127,8 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
             passed = {n: options if n == "options" else given[n] for n in accepted}
             with ExitStack() as stack:
                 stack.enter_context(printing(bool(given.get("json")), bool(given.get("quiet"))))
-                workdir = options.workdir if name == "solve" and not is_batch else None
-                if workdir is not None:
-                    from oocbe.api.tasks.verbs import RESUMED
-
-                    workdir = workdir if given["task"] in RESUMED else None  # others only have scratch folders there
+                is_run = name == "solve" and not is_batch and given["task"] in RESUMED
+                workdir = options.workdir if is_run else None
                 check_files(name, {**given, "order": options.order}, arguments, workdir)
                 if "trace" not in accepted and given.get("trace") is not None:
                     source = Path(given.get("file") or given.get("tree") or "")
@@ -139,7 +138,8 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
 
                     stack.enter_context(Deadline(options.time_limit))
                     check_deadline()
-                return function(**passed)
+                code = function(**passed)
+                return lost[0].exit_code if lost else code
 
         run.__name__ = name
         called = guarded(run)
@@ -197,8 +197,6 @@ def check_files(
 
     Raises UsageError: names the flag or argument, and the problem with its file.
     """
-    from oocbe.errors import UsageError
-
     shown = {n: n.removesuffix("s").upper() if n in arguments else f"--{n}" for n in (*TARGETS, *PLACES, *SOURCES)}
     sources: list[tuple[str, Path]] = []
     for name in SOURCES:
@@ -207,11 +205,7 @@ def check_files(
             if text == "-" and (name in ("cases", "hint", "pieces") or command == "join"):
                 raise UsageError(f"{shown[name]} -: standard input is not supported here; name a file")
             is_there = os.path.exists(text)  # noqa: PTH110 (no error for texts too long for a name)
-            found = [text] if is_there else []
-            if command == "join" and not is_there:
-                from oocbe.tables.parquet_source import matching
-
-                found = matching(text)
+            found = [text] if is_there else glob(text, recursive=True) if command == "join" else []  # noqa: PTH207
             is_problem = name in ("file", "files") and command not in ("join", "trace")
             sources += [("the problem itself" if is_problem else f"read as {shown[name]}", Path(p)) for p in found]
     targets: list[tuple[str, Path]] = []
@@ -222,11 +216,9 @@ def check_files(
             continue
         flag, is_streamed = shown[name], name == "out" and "to" in given
         if str(target) == "-":
-            if not is_streamed and command not in ("join", "query"):
-                raise UsageError(f"{flag} -: standard output is for the answer; name a file")
-            if is_streamed and given.get("json"):
-                raise UsageError(f"--json: {flag} - is on standard output; name a file")
-            continue
+            if command in ("join", "query") or (is_streamed and not given.get("json")):
+                continue
+            raise UsageError(f"{flag} -: standard output is for the answer; name a file")
         target = Path(target)
         targets.append((name, target))
         if name not in PLACES and (command, name) != ("join", "output"):
@@ -242,12 +234,8 @@ def check_files(
 
 
 def _check_place(flag: str, target: Path, workdir: Path | None) -> None:
-    from oocbe.errors import UsageError
-
     if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):
-        raise UsageError(
-            f"{flag} {target}: lies in the run's work folder, which holds nothing but the run; name another place"
-        )
+        raise UsageError(f"{flag} {target}: is in the run's work folder, which only the run uses; name another place")
     folder = target.resolve().parent
     is_special = target.exists() and not target.is_file()
     if not folder.is_dir() and not is_special:  # a pipe by /dev/stdout is in no folder

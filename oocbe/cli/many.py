@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json as writer
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oocbe.cli.flags import check_files
-from oocbe.cli.output import begin, defer_signals, failure, note, seconds, warn, wrapped
+from oocbe.cli.output import begin, beside_answer, defer_signals, failure, note, seconds, warn, wrapped
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
 from oocbe.model.settings.options import SolveOptions
@@ -65,7 +66,8 @@ def solve_files(
         write_row = _rows_of(table, closed)
         for outcome in outcomes:
             statuses["error" if outcome.result is None else outcome.result.status] += 1
-            write_row(files[outcome.number], outcome)
+            with beside_answer(table):
+                write_row(files[outcome.number], outcome)
             if outcome.failure is not None:
                 failed = max(failed, outcome.exit_code)
                 warn(outcome.failure.message)
@@ -85,11 +87,10 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
     from oocbe.errors import UsageError
 
     try:
-        stream = closed.enter_context(table.open("w", newline="", encoding="utf-8"))
+        rows = csv.writer(codecs.getwriter("utf-8")(closed.enter_context(table.open("wb", buffering=0))))
+        rows.writerow(COLUMNS)
     except OSError as error:
         raise UsageError(f"--csv {table}: cannot be written: {error.strerror}") from None
-    rows = csv.writer(stream)
-    rows.writerow(COLUMNS)
 
     def write(file: Path, outcome: Outcome) -> None:
         result, failure = outcome.result, outcome.failure
@@ -98,7 +99,6 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
             content = [result.status, result.value, result.bound, f"{result.seconds.get('total', 0.0):.3f}"]
         with all_digits():
             rows.writerow([file, *content, outcome.exit_code, "" if failure is None else failure.message])
-        stream.flush()
 
     return write
 

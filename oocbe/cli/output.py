@@ -10,6 +10,8 @@ from pathlib import Path
 import typer
 
 from oocbe import __version__
+from oocbe.errors import ResourceError, UnsupportedError, UsageError
+from oocbe.model.results.failure import Failure, failure_of
 from oocbe.model.results.numerals import all_digits, schema_version_of
 from oocbe.runtime.interruption import current
 
@@ -17,10 +19,27 @@ _mode = {"json": False, "quiet": False}
 """Form of the output of this process's command."""
 
 
+lost: list[Failure] = []
+"""Files that this process's command did not write beside its answer."""
+
+
+@contextmanager
+def beside_answer(path: Path | None) -> Iterator[None]:
+    """Within the block, a file is written beside the answer, which is printed all the same if that fails."""
+    try:
+        yield
+    except (OSError, UsageError, UnsupportedError, ResourceError) as error:
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)
+        lost.append(failure_of(error))
+        warn(lost[-1].message)
+
+
 @contextmanager
 def printing(json: bool, quiet: bool) -> Iterator[None]:
     """Within the block, a command prints as with ``--json``, ``--quiet`` or both."""
     before = dict(_mode)
+    lost.clear()
     _mode.update(json=json, quiet=quiet)
     try:
         yield
@@ -61,7 +80,9 @@ def print_answer(
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """Print one JSON object with what :func:`wrapped` adds; non-finite numbers are an error, not ``NaN``."""
+    """Print one JSON object with what :func:`wrapped` adds, and the error of a file beside it; no ``NaN``."""
+    if lost:
+        content = {**content, "error": lost[0].to_json()}
     with all_digits():
         text = json.dumps(wrapped(content), indent=2, allow_nan=False)
     defer_signals()

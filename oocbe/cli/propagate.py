@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.flags import ProblemFile, command, load_model
-from oocbe.cli.output import defer_signals, note, print_answer, seconds, warn
+from oocbe.cli.output import beside_answer, defer_signals, note, print_answer, seconds, warn
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def propagate(
     if output is not None and result.reduced is not None:
         from oocbe.formats import write
 
-        write(result.reduced, output)
-        note(f"wrote {output}: {result.reduced!r}")
+        with beside_answer(output):
+            write(result.reduced, output)
+            note(f"wrote {output}: {result.reduced!r}")
     print_answer(result.to_json, _rows(result), result.status)
     if output is not None and result.reduced is None:
         warn(f"{result.status}; there is no problem to write to {output}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oocbe.cli.flags import COMPETITION, ProblemFile, SolutionFlag, command, load
-from oocbe.cli.output import defer_signals, print_answer, prints_json, warn, written_to
+from oocbe.cli.output import beside_answer, defer_signals, print_answer, prints_json, warn, written_to
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
 from oocbe.model.results.numerals import all_digits, digits
@@ -196,21 +196,25 @@ def solve(
         with written_to(traced, about), observer_for(quiet, verbose) as observer:
             problem, result = read_and_work(file, read, work, options.time_limit)
         if report is not None:
-            write_report(report, problem, result, options, traced)
+            with beside_answer(report):
+                write_report(report, problem, result, options, traced)
     if isinstance(result, TaskResult):
         return _finish_task(result, problem, solution, output, is_printed, quiet)
     if solution is not None and result.assignment is not None:
         from oocbe.formats.solutions import write_solution
 
-        write_solution(result, solution, problem.day)  # before anything is printed, which may fail
+        with beside_answer(solution):  # before anything is printed, which may fail
+            write_solution(result, solution, problem.day)
     missing = unproven = ""
     left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
     for task_of_proof in proofs:
-        result, unproven = task_of_proof.write(result, left)
+        with beside_answer(proof or opb or file):
+            result, unproven = task_of_proof.write(result, left)
     if certificate is not None:
         from oocbe.certificates.making import write_certificate
 
-        missing = write_certificate(file, problem, result, options, certificate, left)
+        with beside_answer(certificate):
+            missing = write_certificate(file, problem, result, options, certificate, left)
     print_answer(result.to_json, result.facts(), result.status, result.value)
     if solution is not None and result.assignment is None:
         warn(f"{result.status}; there is no assignment to write to {solution}")
@@ -250,8 +254,11 @@ def _finish_task(
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(result.semiring).evaluate(chosen)
-        write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
-    is_written = output is None or write_task(result, output)
+        with beside_answer(solution):
+            write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
+    is_written = True
+    with beside_answer(output):
+        is_written = output is None or write_task(result, output)
     if in_lines:
         print_count(result)
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.flags import command
-from oocbe.cli.output import print_answer, seconds, text_of_rows
+from oocbe.cli.output import beside_answer, print_answer, seconds, text_of_rows
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def trace(
     if png is not None:
         from oocbe.runtime.tracing.picture import draw
 
-        draw(found, png)
+        with beside_answer(png):
+            draw(found, png)
     lines = [text_of_rows(_facts(found, summary))]
     for lane in summary.lanes:
         parallel = f", {lane.row_seconds / lane.busy:.1f} at a time" if lane.rows > 1 and lane.busy else ""

@@ -92,6 +92,7 @@ def query(
     from oocbe.junction_trees.tree import JunctionTree
     from oocbe.runtime.framed import pyarrow
 
+    out = None if str(out) == "-" else out
     suffix = "" if out is None else without_compression(out).suffix.lower()
     if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
         from oocbe.formats.solutions import refuse_kind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.flags import ProblemFile, command, load
-from oocbe.cli.output import defer_signals, note, print_json, prints_json, seconds, text_of_rows
+from oocbe.cli.output import beside_answer, defer_signals, note, print_json, prints_json, seconds, text_of_rows
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def uai(
 
     Exit code 0 if the answer is exact, 10 if every weight is 0, 20 for an estimate.
     """
-    from oocbe.formats.files import read_bytes
+    from oocbe.formats.files import read_bytes, write_plain
     from oocbe.formats.text import Text
     from oocbe.formats.uai import parse_query
     from oocbe.model.run_verb import read_and_work
@@ -59,7 +59,8 @@ def uai(
     text = result_text(result)
     if output is not None:
         refuse_url(output, "an answer")
-        output.write_text(text, encoding="utf-8")
+        with beside_answer(output):
+            write_plain(output, text)
     if prints_json():
         print_json(result.to_json())
     else:

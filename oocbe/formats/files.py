@@ -7,7 +7,6 @@ takes itself is capped as well.
 
 from __future__ import annotations
 
-import errno
 import gzip
 import io
 import lzma
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
+from oocbe.model.results.failure import FULL_DISK
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_count
 from oocbe.runtime.deadline import check_deadline
@@ -47,8 +47,8 @@ COMPRESSED_BYTES = 2**16
 XZ_MEMORY_BYTES = range(80 * 2**20, 256 * 2**20)
 """Least and largest limit on what decompression takes: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
 
-STANDARD_INPUT = "-"
-"""In the place of a path: what comes in by a pipe."""
+STANDARD_STREAM = "-"
+"""In the place of a path: standard input, or output."""
 
 COMPRESSIONS = (".gz", ".xz")
 """Suffixes of compressed files."""
@@ -73,7 +73,7 @@ def max_input_bytes(argument: int | None = None) -> int:
 
 def check_there(path: str | Path) -> None:
     """Refuse (UsageError) a name that nothing has, or neither a file nor a pipe, whatever the name promises."""
-    if str(path) == STANDARD_INPUT:
+    if str(path) == STANDARD_STREAM:
         return
     refuse_url(path, "a problem")
     try:
@@ -137,7 +137,7 @@ def _size(path: Path) -> str:
 @contextmanager
 def _opened(path: Path, may_wait: bool) -> Iterator[BufferedReader]:
     """A file to read, or standard input, which is left open."""
-    if str(path) != STANDARD_INPUT:
+    if str(path) != STANDARD_STREAM:
         with opened(path, may_wait) as file:
             yield file
         return
@@ -200,7 +200,7 @@ def _unxz(file: BinaryIO, room: int) -> Iterator[bytes]:
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
 
-    A link is followed, and what is no regular file (a pipe, a device) is written into, never replaced. A file that is
+    ``-`` is standard output. A link is followed; a pipe or a device is written into, never replaced. A file that is
     replaced leaves its permissions to the new one. UsageError where the folder cannot be written; ResourceError where
     the disk is full. What killed processes left of the same file is removed (:mod:`oocbe.runtime.temporary_names`).
     """
@@ -208,6 +208,12 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     with published(path, size) as file, _compressing(path, file, 9) as target:
         for start in range(0, len(data), COMPRESSED_BYTES):
             target.write(data[start : start + COMPRESSED_BYTES])
+
+
+def write_plain(path: str | Path, text: str) -> None:
+    """Write a text, never compressed, and otherwise as :func:`write_bytes`."""
+    with published(path) as file:
+        file.write(text.encode())
 
 
 @contextmanager
@@ -231,12 +237,18 @@ def _compressing(path: str | Path, file: BinaryIO, level: int) -> AbstractContex
 def published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
     """A file that replaces a path at the block's end; no regular file is written itself. ``size``: for errors."""
     refuse_url(path, "a file that is written")
-    path = Path(path).resolve()
+    if str(path) == STANDARD_STREAM:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    path = Path(path)
     try:
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # not resolved: a pipe behind /dev/stdout has no path
             with path.open("wb") as special:
                 yield special
             return
+        path = path.resolve()
         with temporary_beside(path) as temporary:
             before("write", temporary)
             with temporary.open("wb") as file:
@@ -246,7 +258,7 @@ def published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
             replace(temporary, path)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL_DISK:
             raise ResourceError(f"{path}: the disk is full{size}. Free some space, or write elsewhere") from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from oocbe.errors import FormatError, UsageError
+from oocbe.formats.files import write_plain
 from oocbe.model.names import assignment_of, indices_of, value_index, warn_of_position
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import CAMERAS, SCHEDULE_HEADER, ImagingDay
@@ -230,7 +231,7 @@ def write_task(result: TaskResult, path: str | Path) -> bool:
     if line is None:
         return False
     refuse_url(path, "an answer")
-    Path(path).write_text(uai_text(kind[1:], [line]), encoding="utf-8")
+    write_plain(path, uai_text(kind[1:], [line]))
     return True
 
 
@@ -317,7 +318,7 @@ def write_solution(result: Result, path: str | Path, day: ImagingDay | None = No
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
     if day is not None and result.schedule is not None and Path(path).suffix.lower() == ".csv":
         refuse_url(path, "a solution")
-        Path(path).write_text(day.csv(result.schedule), encoding="utf-8")
+        write_plain(path, day.csv(result.schedule))
         return
     write_assignment(labels, result.problem, result.semiring, result.value, path, result.assignment)
 
@@ -336,21 +337,22 @@ def write_assignment(
     """
     refuse_url(path, "a solution")
     if Path(path).name.endswith(TOULBAR2) and assignment is not None:
-        Path(path).write_text(" ".join(map(str, assignment)) + "\n", encoding="utf-8")
-        return
-    if Path(path).suffix.lower() == ".csv":
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([CSV_HEADER, *labels.items()])
-        return
-    claimed = finite(value)
-    lines = [
-        HEADER,
-        f"# problem: {' '.join(problem.split())}",
-        f"# semiring: {semiring}",
-        f"# value: {digits(claimed) if isinstance(claimed, int) else claimed}",
-        *(f"{_quote(name)} {_quote(label)}" for name, label in labels.items()),
-    ]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = " ".join(map(str, assignment)) + "\n"
+    elif Path(path).suffix.lower() == ".csv":
+        rows = io.StringIO()
+        csv.writer(rows, lineterminator="\n").writerows([CSV_HEADER, *labels.items()])
+        text = rows.getvalue()
+    else:
+        claimed = finite(value)
+        lines = [
+            HEADER,
+            f"# problem: {' '.join(problem.split())}",
+            f"# semiring: {semiring}",
+            f"# value: {digits(claimed) if isinstance(claimed, int) else claimed}",
+            *(f"{_quote(name)} {_quote(label)}" for name, label in labels.items()),
+        ]
+        text = "\n".join(lines) + "\n"
+    write_plain(path, text)
 
 
 def read_solution(path: str | Path) -> Solution:

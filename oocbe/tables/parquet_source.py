@@ -92,15 +92,6 @@ class Query(Columns):
         yield from pyarrow().RecordBatchReader.from_stream(self.data.project(", ".join(names)))
 
 
-def matching(pattern: str | Path) -> list[str]:
-    """The files of this machine that match a pattern, by name; none if it is a name, or a URL."""
-    path = Path(pattern)
-    if not re.search("[*?[]", str(pattern)) or url_of(pattern) is not None or path.exists():
-        return []
-    folder = escape(str(path.parent)) if path.parent.is_dir() else path.parent  # its name may have brackets
-    return sorted(glob(str(Path(folder, path.name)), recursive=True))  # noqa: PTH207 (with a root)
-
-
 def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any:
     """A source; the Arrow table of a CSV file (``.csv``, or ``.tsv`` with tabs, as they are or compressed as ``.gz``,
     ``.bz2``, ``.xz`` or ``.zst``) in place of its path, and a :class:`Query` in place of a lazy frame or a relation.
@@ -118,9 +109,12 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     if not all(isinstance(name, str | Path) for name in names):
         return source
     url = url_of(names[0]) if len(names) == 1 else None
-    if url is not None and "*" in url:
-        raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
-    names = (matching(names[0]) if len(names) == 1 else []) or names
+    if len(names) == 1 and re.search("[*]" if url else "[*?[]", str(names[0])) and not Path(names[0]).exists():
+        if url is not None:
+            raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
+        path = Path(names[0])
+        folder = escape(str(path.parent)) if path.parent.is_dir() else path.parent  # its name may have brackets
+        names = sorted(glob(str(Path(folder, path.name)), recursive=True)) or names  # noqa: PTH207 (with a root)
     endings = (re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(name).lower()) for name in names)
     kinds = [(found[1], found[3]) for found in endings if found is not None]
     if not kinds or len(kinds) < len(names):

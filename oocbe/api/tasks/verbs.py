@@ -22,7 +22,7 @@ from oocbe.model.model_checks import as_integer
 from oocbe.model.problem import Problem
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues
-from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.options import RESUMED, SolveOptions
 from oocbe.runtime.compilation import Stopwatch
 from oocbe.runtime.interruption import listening
 
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from oocbe.formats.uai import Evidence
     from oocbe.model.results.task_result import TaskResult
-
-RESUMED = ("optimum", "mpe")
-"""Tasks whose runs are saved in a work folder; other tasks only have scratch folders there."""
 
 
 class TaskValues(OptionValues, total=False):

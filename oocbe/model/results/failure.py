@@ -64,6 +64,6 @@ def _description_of(error: BaseException) -> str:
         return f"out of memory; a lower --memory makes oocbe keep less in memory at a time{hint}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        hint = "; free some space or give another --workdir" if error.errno in FULL_DISK else ""
+        hint = "; free some space" if error.errno in FULL_DISK else ""
         return f"{where}{error.strerror or error}{hint}"
     return f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)"

@@ -60,6 +60,9 @@ LONG = "solve plan bound propagate verify inspect convert join compile query uai
 EVERY = f"{LONG} trace simulate synth warm-up doctor"
 """Commands with a result to report."""
 
+RESUMED = ("optimum", "mpe")
+"""Tasks whose runs are saved in a work folder; other tasks only have scratch folders there."""
+
 Value = TypeVar("Value")
 
 

@@ -1,0 +1,125 @@
+"""An answer is printed also where a file beside it cannot be written; ``-`` is standard output, or refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oocbe.cli.main import app
+from oocbe.formats import read
+
+GRID = "examples/grid.wcsp"
+NETWORK = """network small { }
+variable rain { type discrete [ 2 ] { yes, no }; }
+probability ( rain ) { table 0.25, 0.75; }
+"""
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("suffix", ["", ".toulbar2.sol", ".csv"])
+def test_the_optimum_is_printed_where_its_solution_cannot_be_written(tmp_path, suffix):
+    target = tmp_path / f"full{suffix}"
+    target.symlink_to("/dev/full")
+    done = call("solve", GRID, "--solution", target, "--quiet")
+    assert (done.exit_code, done.stdout) == (30, "optimal 1812\n")
+    assert str(target) in done.stderr and "disk is full" in done.stderr and "--workdir" not in done.stderr
+
+
+def test_the_json_has_the_answer_and_the_error():
+    done = call("solve", GRID, "--solution", "/dev/full", "--json")
+    content = json.loads(done.stdout)
+    assert (done.exit_code, content["value"], content["status"]) == (30, 1812, "optimal")
+    assert content["error"]["exit_code"] == 30 and "/dev/full" in content["error"]["message"]
+    assert "error" not in json.loads(call("solve", GRID, "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag", "suffix"),
+    [
+        (["solve", GRID, "--certificate"], "optimal", ""),
+        (["solve", GRID, "--report"], "optimal", ".html"),
+        (["solve", "small.bif", "--task", "mpe", "--output"], "exact", ".MPE"),
+        (["solve", "small.bif", "--task", "mpe", "--solution"], "exact", ""),
+        (["bound", GRID, "--solution"], "1812", ""),
+        (["dcop", GRID, "--solution"], "1812", ""),
+        (["dcop", GRID, "--metrics"], "1812", ""),
+        (["dcop", GRID, "--algo", "dpop", "--output"], "FINISHED", ""),
+        (["propagate", GRID, "--output"], "fixpoint", ".cfn"),
+        (["uai", GRID, "-", "-", "MAP", "--output"], "MAP", ""),
+    ],
+    ids=str,
+)
+def test_other_files_beside_an_answer(tmp_path, arguments, flag, suffix):
+    target = tmp_path / f"full{suffix}"
+    target.symlink_to("/dev/full")
+    (tmp_path / "small.bif").write_text(NETWORK)
+    arguments = [tmp_path / text if text == "small.bif" else text for text in arguments]
+    done = call(*arguments, target, "--quiet")
+    assert (done.exit_code, flag in done.stdout, f"{target}: " in done.stderr) == (30, True, True), done.output
+
+
+def test_a_table_of_a_batch_is_tried_first_and_may_be_lost(monkeypatch):
+    done = call("solve", GRID, GRID, "--csv", "/dev/full", "--quiet")
+    assert (done.exit_code, "--csv /dev/full: cannot be written" in done.stderr) == (2, True), done.stderr
+    monkeypatch.setattr("oocbe.cli.many.COLUMNS", ())
+    monkeypatch.setattr("oocbe.cli.many._rows_of", lambda *_: lambda *_: Path("/dev/full").write_text("row"))
+    done = call("solve", GRID, GRID, "--csv", "/dev/null", "--quiet")
+    assert (done.exit_code, done.stdout.count("optimal 1812")) == (30, 2), done.stderr
+
+
+def test_full_standard_output_gives_no_advice_about_a_folder():
+    with Path("/dev/full").open("w") as full:
+        run = [sys.executable, "-m", "oocbe", "solve", GRID, "--quiet"]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, "standard output: " in done.stderr, "--workdir" in done.stderr) == (30, True, False)
+
+
+def test_a_solution_for_a_pipe_behind_a_link():
+    run = [sys.executable, "-m", "oocbe", "solve", GRID, "--quiet", "--solution", "/dev/stdout"]
+    done = subprocess.run(run, stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout.startswith("# oocbe solution")) == (0, True)
+    assert done.stdout.endswith("optimal 1812\n")
+
+
+def test_standard_output_is_not_a_target_of_its_own(tmp_path):
+    with (tmp_path / "out").open("w") as out:
+        run = [sys.executable, "-m", "oocbe", "solve", GRID, "--solution", tmp_path / "out"]
+        done = subprocess.run(run, stdout=out, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, "standard output goes there" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["solve", GRID, "--solution", "-"], "--solution -: standard output is for the answer"),
+        (["propagate", GRID, "--output", "-"], "--output -: standard output is for the answer"),
+        (["solve", GRID, "--trace", "-"], "--trace -: standard output is for the answer"),
+        (["convert", GRID, "-", "--to", "cfn", "--json"], "OUT -: standard output is for the answer"),
+        (["synth", "table", "-"], "OUT -: standard output is for the answer"),
+        (["solve", GRID, "--hint", "-"], "--hint -: standard input is not supported here"),
+        (["query", "tree", "--cases", "-"], "--cases -: standard input is not supported here"),
+        (["join", "-", "--group-by", "a", "--count"], "FILE -: standard input is not supported here"),
+    ],
+    ids=str,
+)
+def test_a_dash_that_is_no_stream_is_refused(arguments, said):
+    done = call(*arguments)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.output
+    assert not Path("-").exists()
+
+
+def test_problems_are_written_to_standard_output(tmp_path):
+    done = call("convert", GRID, "-", "--to", "cfn")
+    (tmp_path / "grid.cfn").write_text(done.stdout)
+    assert (done.exit_code, read(tmp_path / "grid.cfn").sizes) == (0, read(GRID).sizes)
+    done = call("synth", "random", "-", "--to", "wcsp", "-n", 3, "-d", 2)
+    assert (done.exit_code, done.stdout.startswith("random-n3-d2")) == (0, True)
+    assert not Path("-").exists()
