@@ -131,10 +131,10 @@ def aggregate(
     asked = {} if isinstance(aggregate, str) else _asked(aggregate, group_by)
     if not (top is None or (asked and isinstance(top, int | np.integer) and top >= 1 and set(within) <= set(group_by))):
         raise UsageError("aggregate: top: a number from 1 on, of several aggregates, within columns of group_by")
-    if output is not None and Path(output).suffix.lower() in OF_FILES:
+    if output is not None and (not str(output).strip() or Path(output).suffix.lower() in OF_FILES):
         raise UsageError(
-            f"aggregate: output: {output}: give a folder for a stored table; results in memory have to_parquet, and "
-            "oocbe join writes .parquet, .csv and .tsv"
+            f"aggregate: output: {str(output)!r}: give a folder for a stored table; results in memory have to_parquet, "
+            "and oocbe join writes .parquet, .csv and .tsv"
         )
     if output is not None and (
         len(asked) > 1 or top is not None or any(p.other or len(p.parts) > 1 for p in asked.values())

@@ -30,7 +30,8 @@ def convert(
         typer.Argument(metavar="FILE", help="A problem, or -; .gz and .xz are decompressed. Or a table, or its URL."),
     ],
     out: Annotated[
-        str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Or a table, or its URL.")
+        str,
+        typer.Argument(metavar="OUT", help="The file to write, or -; .gz, .xz compress. Or a table, or its URL."),
     ],
     to: Annotated[
         str | None,

@@ -32,7 +32,7 @@ synth_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress.")]
+OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, or -; .gz and .xz compress.")]
 ToFlag = Annotated[str | None, typer.Option("--to", help="Format of OUT; default: by its suffix.")]
 VariablesOption = Annotated[int, typer.Option("--variables", "-n", min=2, help="Number of variables.")]
 DomainOption = Annotated[int, typer.Option("--domain", "-d", min=1, help="Values of each variable.")]

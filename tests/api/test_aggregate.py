@@ -506,6 +506,7 @@ def test_what_is_refused_about_keys_top_and_groups():
         ({"aggregate": "argmax"}, UsageError, "'argmax' of a 'product' is unknown"),
         ({"group_by": "a"}, UsageError, "group_by, within and on are lists"),
         ({"aggregate": {"m": ("argmax", "value")}}, UsageError, r"\('argmax', column, other\)"),
+        ({"output": ""}, UsageError, "output: '': give a folder"),
         ({"aggregate": {"m": ("argmax", "value", "day")}, "output": "x"}, UsageError, "output: several aggregates"),
         ({"aggregate": {"m": ("argmax", "value", "a")}}, UsageError, "'a' is the column of values, or one of group_by"),
         ({"aggregate": {"m": ("argmin", "value", "value")}}, UsageError, "'value' is the column of values, or one of"),

@@ -19,7 +19,10 @@ def test_precedence_is_argument_then_environment_then_default() -> None:
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("2GiB", 2 << 30), ("512 MiB", 512 << 20), ("1.5g", 3 << 29), ("2GB", 2 * 10**9), ("2000000", 2_000_000)],
+    [
+        *[("2GiB", 2 << 30), ("512 MiB", 512 << 20), ("1.5g", 3 << 29), ("2GB", 2 * 10**9), ("2000000", 2_000_000)],
+        *[("2e9", 2 * 10**9), ("1e30", 2**63 - 1), ("1e3m", 1000 << 20)],
+    ],
 )
 def test_sizes_in_bytes(text: str, count: int) -> None:
     assert SolveOptions.from_mapping({"memory": text}).memory == count

@@ -239,18 +239,18 @@ def parse_boolean(name: str, value: object) -> bool:
 
 
 def parse_bytes(name: str, value: object) -> int | None:
-    """A number of bytes such as 2GiB, 512MiB, 1.5G (binary) or 2GB (decimal); None stays None."""
+    """A number of bytes such as 2GiB, 512MiB, 1.5G (binary), 2GB (decimal) or 2e9; None stays None."""
     if value is None:
         return None
     value, count = plain(value), None
     if not isinstance(value, bool) and isinstance(value, Integral):
         count = int(value)
     elif isinstance(value, str):
-        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", value.lower())
         if match and match[2] in _BYTE_UNITS:
             unit = _BYTE_UNITS[match[2]]
             with suppress(ValueError, OverflowError):  # of hundreds or thousands of digits
-                count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+                count = int(float(match[1]) * unit) if {*match[1]} & {".", "e"} else int(match[1]) * unit
     if count is None:
         raise UsageError(
             f"{name}: {_shown(value)} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000"
