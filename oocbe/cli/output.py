@@ -81,7 +81,7 @@ def print_answer(
 
 def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object with what :func:`wrapped` adds, and the error of a file beside it; no ``NaN``."""
-    if lost:
+    if lost and "error" not in content:  # that of a trace is of its run
         content = {**content, "error": lost[0].to_json()}
     with all_digits():
         text = json.dumps(wrapped(content), indent=2, allow_nan=False)

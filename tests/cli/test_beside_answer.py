@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +125,25 @@ def test_problems_are_written_to_standard_output(tmp_path):
     done = call("synth", "random", "-", "--to", "wcsp", "-n", 3, "-d", 2)
     assert (done.exit_code, done.stdout.startswith("random-n3-d2")) == (0, True)
     assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_another_work_folder_is_advised_where_one_was_given(tmp_path, monkeypatch, is_given):
+    def load(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("oocbe.cli.solve.load", load)
+    done = call("solve", GRID, *(["--workdir", tmp_path / "run"] if is_given else []))
+    assert (done.exit_code, "; free some space" in done.stderr) == (30, True)
+    assert ("another --workdir may have more" in done.stderr) == is_given
+
+
+def test_an_answer_of_a_trace_keeps_the_error_of_its_run(tmp_path):
+    assert call("solve", GRID, "--trace", tmp_path / "t.json").exit_code == 0
+    (tmp_path / "t.png").symlink_to("/dev/full")
+    done = call("trace", tmp_path / "t.json", "--png", tmp_path / "t.png", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["error"], str(tmp_path / "t.png") in done.stderr) == (
+        30,
+        None,
+        True,
+    )
