@@ -225,7 +225,8 @@ def check_files(
             _check_place(flag, target, workdir)
         for what, source in sources if target.is_file() else ():  # no terminal, which may be both
             is_within = source.is_dir() and target.resolve().is_relative_to(source.resolve()) and command != "solve"
-            if is_within or (source.is_file() and target.samefile(source)):
+            is_better = (name, what) == ("solution", "read as --hint")  # no solution is worse than its hint
+            if is_within or (source.is_file() and target.samefile(source) and not is_better):
                 raise UsageError(f"{flag} {target}: this is {what}; name another file")
     for (other, first), (name, second) in itertools.combinations(targets, 2):
         is_link = first.is_file() and second.is_file() and first.samefile(second)

@@ -56,7 +56,6 @@ def folder(tmp_path, monkeypatch):
         ["bound", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
         ["uai", "w.bif", "x.evid", "-", "MAR", "-o", "x.evid"],
         [*SOLVE, "--order", "ord.txt", "--solution", "ord.txt"],
-        [*SOLVE, "--hint", "x.sol", "--solution", "x.sol"],
         ["solve", "grid.wcsp", "w.bif", "--csv", "w.bif"],
         ["propagate", "grid.wcsp", "--output", "grid.wcsp"],
         ["trace", "ord.txt", "--png", "ord.txt"],
@@ -90,6 +89,12 @@ def test_a_table_of_answers_may_lie_in_the_folder_of_the_problems(folder):
     for _ in range(2):
         (folder / "w.bif").unlink(missing_ok=True)
         assert call("solve", folder, "--csv", folder / "answers.csv").exit_code == 0
+
+
+def test_a_solution_may_take_the_place_of_its_hint(folder):
+    for hint in ([], ["--hint", "best.sol"]):
+        assert call(*SOLVE, *hint, "--solution", "best.sol").exit_code == 0
+    assert call("verify", "grid.wcsp", "best.sol").exit_code == 0
 
 
 def test_a_count_in_lines_is_no_file(folder):
