@@ -47,11 +47,10 @@ class RootProgram:
         self._value = _ranges(network.value_start[network.variable], own)
         self._first = _ranges(network.message_start[first] - network.value_start[-1], own[first])
         self._cells, self._cell_start, self._function_start, self._shares_of = _cells_of(network)
-        self._is_column = np.ones(len(self._cells), dtype=bool)
         has_cost = network.tables[self._cells] > 0
         self._is_clause = np.add.reduceat(has_cost, self._function_start, dtype=np.int64) == 1
         lengths = np.diff([*self._function_start, len(self._cells)])
-        self._is_column &= ~np.repeat(self._is_clause, lengths)
+        self._is_column = ~np.repeat(self._is_clause, lengths)
         self._clauses = np.flatnonzero(has_cost & ~self._is_column)
         self.columns = int(self._is_column.sum()) + len(self._clauses)
         self._consumer = _ranges(network.value_start[linear.variable], counts)

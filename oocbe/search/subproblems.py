@@ -341,10 +341,6 @@ class SubproblemSearch(SubSolver):
             return
         if line.only is not None:
             later = self._lines[self._lines.index(line) + 1 :]
-            overlap = [other for other in later if not line.only.functions.isdisjoint(_functions(other))]
-            self._lines = [other for other in self._lines if other not in overlap]
-
-
-def _functions(line: NeighbourhoodGrowth) -> frozenset[int]:
-    """Functions of all current subproblems of a line."""
-    return frozenset().union(*(one.functions for one in (*line.waiting, *line.done)))
+            for other in later:
+                if not all(line.only.functions.isdisjoint(one.functions) for one in (*other.waiting, *other.done)):
+                    self._lines.remove(other)

@@ -23,7 +23,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from oocbe.elimination.reformulation import Report
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
@@ -118,13 +117,6 @@ def above_all_values(problem: Problem) -> int | float:
     return above if math.isfinite(above) else sys.float_info.max
 
 
-class StepProgress(NamedTuple):
-    """Seconds of one call of :meth:`SubSolver.work`, and whether it improved the lower bound or the incumbent."""
-
-    seconds: float
-    is_better: bool
-
-
 class SubSolver(ABC):
     """A solver of one min-sum problem, or of a piece of it, that runs in time slices.
 
@@ -152,8 +144,10 @@ class SubSolver(ABC):
     def _step(self, seconds: float, deadline: Deadline) -> None:
         """Run one indivisible piece of work, of about ``seconds`` or less."""
 
-    def work(self, seconds: float, deadline: Deadline) -> StepProgress:
-        """Run for ``seconds``, at least one step. A solver without memory is over.
+    def work(self, seconds: float, deadline: Deadline) -> bool:
+        """Run for ``seconds``, at least one step; returns whether the lower bound or the incumbent improved.
+
+        A solver without memory is over.
 
         Raises TimeLimitError: the deadline came; the solver can continue later.
         """
@@ -175,14 +169,14 @@ class SubSolver(ABC):
             self.is_over = True  # the state may be inconsistent
             raise
         finally:
-            taken, self._begin_of_work = working_time() - begin, None
-            self.seconds += taken
+            self.seconds += working_time() - begin
+            self._begin_of_work = None
             self.steps += 1
             self.raised += before[0] != known.lower
             self.found += before[1] != known.value
             if distance < math.inf:
                 self.closed += float(distance - known.distance)
-        return StepProgress(taken, before != (known.lower, known.value))
+        return before != (known.lower, known.value)
 
     @property
     def worked(self) -> float:
@@ -386,7 +380,7 @@ class Portfolio:
             if member is None:
                 return
             value = self._known.value
-            if member.solver.work(self._seconds(member), self._deadline).is_better:
+            if member.solver.work(self._seconds(member), self._deadline):
                 member.progress_at = member.solver.seconds
             if value != self._known.value:
                 member.found_at = member.solver.seconds
@@ -394,7 +388,8 @@ class Portfolio:
     def next(self, most: float = math.inf) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
         left = [one for one in self._open() if one.terms.after < most]
-        near = [one for one in left if self._is_near(one)]
+        near_seconds = self._parameters.near_seconds  # such a solver runs alone
+        near = [one for one in left if max(one.solver.expected, one.solver.seconds) <= near_seconds]
         left = [one for one in left if one.solver.seconds + one.solver.cost < most]
         return min(near or left, key=self._virtual, default=None)
 
@@ -445,10 +440,6 @@ class Portfolio:
         elif idle > max(parameters.idle_seconds, parameters.idle_share * solver.seconds):
             weight *= parameters.idle_factor
         return weight
-
-    def _is_near(self, member: Member) -> bool:
-        """Whether a solver runs alone."""
-        return max(member.solver.expected, member.solver.seconds) <= self._parameters.near_seconds
 
     def _is_soon(self, member: Member) -> bool:
         """Whether a solver is expected to end soon."""

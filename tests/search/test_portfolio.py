@@ -19,7 +19,6 @@ from oocbe.search.subsolver import (
     Parameters,
     Portfolio,
     SharedBounds,
-    StepProgress,
     SubSolver,
     Terms,
 )
@@ -52,7 +51,7 @@ class Fake(SubSolver):
     def _step(self, seconds: float, deadline: Deadline) -> None:
         raise AssertionError
 
-    def work(self, seconds: float, deadline: Deadline) -> StepProgress:
+    def work(self, seconds: float, deadline: Deadline) -> bool:
         deadline.check()
         taken = seconds if self.takes is None else self.takes
         self.calls.append(seconds)
@@ -63,7 +62,7 @@ class Fake(SubSolver):
             self._prove((self.lower or 0) + gain, "a test")
         if self.cost:
             self.cost, self.is_over = 0.0, True
-        return StepProgress(taken, self._known.lower != before)
+        return self._known.lower != before
 
 
 class Setting:

@@ -26,9 +26,9 @@ from oocbe.kernels.cpu.jit import borrowing, jit, without_allocation
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.search.kernels.cpu.node_state import (
     FLIPS,
+    NUMBER,
     PARTS,
     REMOVALS,
-    begin_node,
     begin_root,
     collect,
     go_back,
@@ -413,7 +413,7 @@ def search_depth_first(
                 decision = UP_TO if a <= middle else BEYOND
                 a = middle
             mark[depth + 1, 1], mark[depth + 1, 2] = node.counts[PARTS], node.counts[FLIPS]
-            begin_node(node)
+            node.counts[NUMBER] += 1  # parts are saved at their next change
             node.reach[:] = 0
             nodes += 1
             counts[NODES] += 1
@@ -448,7 +448,7 @@ def search_depth_first(
             decision = opposite(trail[place, DECISION])
             trail[place, DECISION], trail[place, AFTER] = decision, trail[place, BEFORE] - trail[place, AFTER]
             mark[depth, 0] = place + 1
-            begin_node(node)
+            node.counts[NUMBER] += 1  # parts are saved at their next change
             node.reach[:] = 0
             nodes += 1
             counts[NODES] += 1

@@ -361,12 +361,6 @@ def has_room(node: Any) -> Any:
 
 
 @without_allocation
-def begin_node(node: Any) -> Any:
-    """Start a new node: parts are saved at their next change."""
-    node.counts[NUMBER] += 1
-
-
-@without_allocation
 def begin_root(network: Any, node: Any) -> Any:
     """Use the current state as a root, without undo data, and compute the derived data."""
     counts = node.counts
