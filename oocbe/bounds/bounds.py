@@ -153,19 +153,15 @@ class DualAscent:
         patience = 0
         with Deadline(max(0.0, seconds)) as deadline:
             while not deadline.passed and patience < PATIENCE and best < math.inf:
-                self._sweep(True, True, deadline.flag)
-                self._sweep(False, True, deadline.flag)
+                for is_forward in (True, False):  # an interrupted pass also leaves a valid bound
+                    sweep(self._network, is_forward, self._shares, self.removed, self._costs, True, deadline.flag)
                 self.passes += 1
                 now = self._bound()
                 patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
                 best = max(best, now)
         self.is_over = patience >= PATIENCE or best == math.inf
         # All spare costs end with the variables, where other relaxations expect them.
-        self._sweep(True, False, current_flag())
-
-    def _sweep(self, is_forward: bool, hand_on: bool, stop: NDArray[np.int64]) -> None:
-        """One pass; an interrupted pass also leaves a valid bound."""
-        sweep(self._network, is_forward, self._shares, self.removed, self._costs, hand_on, stop)
+        sweep(self._network, True, self._shares, self.removed, self._costs, False, current_flag())
 
     def _bound(self) -> float:
         """The bound in floating point, to measure progress; infinite if no assignment counts."""

@@ -463,9 +463,8 @@ def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[
     for number, f in looked(enumerate(problem.functions)):
         if len(f.scope) < 2 or math.prod(problem.sizes[v] for v in f.scope) > LARGEST_PART:
             continue
-        values, permitted = f.to_array(problem.sizes)
-        if limits:
-            permitted = permitted & (values < limits[number])
+        values, feasible = f.to_array(problem.sizes)
+        permitted = feasible & (values < limits[number]) if limits else feasible
         if not permitted.any():
             continue
         least = int(values[permitted].min())
@@ -476,7 +475,6 @@ def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[
         tuples = np.argwhere(is_costly)
         excess = fixed_point.down(values[is_costly]) - int(fixed_point.down(cap))
         found.setdefault(len(f.scope), []).append((first[list(f.scope)] + tuples, excess))
-        feasible = f.to_array(problem.sizes)[1]
         capped = np.where(is_costly, cap, values)
         functions[number] = Function(f.scope, np.argwhere(feasible), capped[feasible])
     sets = tuple(np.concatenate([s for s, _ in group]) for _, group in sorted(found.items()))

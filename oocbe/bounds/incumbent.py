@@ -356,9 +356,6 @@ PATIENCE, PATIENCE_A_SLOT = 900, 1.5
 KICK_SHARE = 8
 """A perturbation moves at most one in this many variables."""
 
-RISE = 1.002
-"""Factor by which the multiplier of a linear constraint changes in an iteration."""
-
 CHUNK_WORK = 10_000_000
 """Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""
 
@@ -509,6 +506,5 @@ def _initial_state(found: SearchModel) -> tuple[SearchState, LocalSearchSettings
         patience=min(PATIENCE, int(PATIENCE_A_SLOT * model.permitted.sum())),
         kick=max(2, variables // KICK_SHARE),
         weight_step=scale / 8,
-        rise=RISE,
     )
     return state, settings

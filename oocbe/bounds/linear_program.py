@@ -87,19 +87,14 @@ class LinearProgram:
                 fresh.append(row)
         if not fresh:
             return 0
-        starts, indices, values, upper = [0], [], [], []
-        for row in looked(fresh):
-            index, value, limit = self._in_columns(row)
-            indices.append(index)
-            values.append(value)
-            upper.append(limit)
-            starts.append(starts[-1] + len(index))
+        indices, values, upper = zip(*map(self._in_columns, looked(fresh)), strict=True)
+        starts = np.cumsum([0, *map(len, indices)], dtype=np.int32)
         status = self._highs.addRows(
             len(fresh),
             np.full(len(fresh), -highspy.kHighsInf),
             np.array(upper, dtype=np.float64),
-            starts[-1],
-            np.array(starts, dtype=np.int32),
+            int(starts[-1]),
+            starts,
             np.concatenate(indices).astype(np.int32),
             np.concatenate(values).astype(np.float64),
         )

@@ -29,6 +29,7 @@ from oocbe.bounds.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.bounds.forbidden import CostlyTuples, Forbidden, Row, propagated
 from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem, separate
 from oocbe.bounds.linear_program import LinearProgram
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import LARGEST, BoundSource, BoundTerms, FixedPoint
 from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
 from oocbe.model.problem import Problem
@@ -136,10 +137,8 @@ class LocalCuts:
         """Strength of links between literals of the support, float64 (support, support); sets : within it, by place."""
         links = self._pairs[np.ix_(support, support)].astype(np.float64)
         for group in sets:
-            for one in range(group.shape[1]):
-                for other in range(group.shape[1]):
-                    if one != other:
-                        np.add.at(links, (group[:, one], group[:, other]), 0.5)
+            for one, other in itertools.permutations(range(group.shape[1]), 2):
+                np.add.at(links, (group[:, one], group[:, other]), 0.5)
         return np.minimum(links, 1.0)
 
     def _cut(self, ball: NDArray[np.int64], point: NDArray[np.float64]) -> Row | None:
@@ -187,8 +186,7 @@ def _flat(sets: Sequence[NDArray[np.int64]], literals: int) -> _Sets:
     members = np.concatenate([none, *(group.ravel() for group in sets)])
     owner = np.repeat(np.arange(len(lengths)), lengths)
     uses = np.bincount(members, minlength=literals)
-    begin, of_begin = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (lengths, uses))
-    return begin, members, of_begin, owner[np.argsort(members, kind="stable")]
+    return starts_of(lengths), members, starts_of(uses), owner[np.argsort(members, kind="stable")]
 
 
 def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

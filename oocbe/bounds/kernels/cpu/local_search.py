@@ -330,6 +330,10 @@ def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
         state.used[model.linear[use]] += model.coefficients[at + c] - model.coefficients[at + a]
 
 
+RISE = 1.002
+"""Factor by which the multiplier of a linear constraint changes in an iteration."""
+
+
 class LocalSearchSettings(NamedTuple):
     """Parameters of the search.
 
@@ -339,7 +343,6 @@ class LocalSearchSettings(NamedTuple):
     patience : int, iterations without improvement before a perturbation.
     kick : int, maximum number of moves of a perturbation.
     weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
-    rise : float, factor by which the multiplier of a linear constraint changes in an iteration.
     """
 
     tenure: Any
@@ -347,7 +350,6 @@ class LocalSearchSettings(NamedTuple):
     patience: Any
     kick: Any
     weight_step: Any
-    rise: Any
 
 
 @without_allocation
@@ -493,7 +495,7 @@ def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterati
                 for i in range(state.counts[0]):
                     reprice(model, hard, state, i, settings.weight_step)
             _move(model, soft, hard, state, best_v, best_b, settings)
-        holds = _balance(model, state, settings.rise, settings.weight_step)
+        holds = _balance(model, state, RISE, settings.weight_step)
         if holds:
             improved |= _record(state)
         if iteration - state.counts[2] > settings.patience:
