@@ -470,16 +470,13 @@ def _steps_along_order(expression: EinsumExpression) -> list[Positions]:
     left = [tuple(dict.fromkeys(own)) for own in expression.operands]
     steps: list[Positions] = []
 
-    def cells(own: Sequence[str]) -> int:
-        return _cells_of(own, expression.sizes)
-
     for v in order.tolist():
         name = names[v]
         while name not in expression.output:
             having = [i for i, own in enumerate(left) if name in own]
             if len(having) < 2:
                 break
-            one, two = sorted(sorted(having, key=lambda i: cells(left[i]))[:2])
+            one, two = sorted(sorted(having, key=lambda i: _cells_of(left[i], expression.sizes))[:2])
             steps.append((one, two))
             inputs = (left.pop(two), left.pop(one))
             left.append(_kept(inputs, left, expression.output))

@@ -58,9 +58,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     summaries = (stack.summary, preparation.summary)
     propagation = "; ".join(filter(None, summaries))
     plan = replace(make_plan(stack.problem, options), propagation=propagation, presolve=stack.steps)
-    if not is_bounded:
-        return plan
-    if sum(plan.choice.predicted_rows) <= FEW_ROWS:
+    if not is_bounded or sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
     if options.order == "auto" and options.workdir is None and (apart := Components.of(stack.problem, options)):
         return replace(plan, bounds=f"{apart.summary}, one after another")

@@ -41,7 +41,7 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.reformulation import negated
-from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.errors import LimitError, RequestedEndError, ResourceError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer, elimination_seconds
@@ -223,9 +223,7 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
                     asked = range(len(whole.variables)) if task == "MAP" else [number[name] for name in query]
                     _explain(whole, asked, options, best)
         except BaseException as error:
-            if isinstance(error, TimeLimitError | ResourceError | LimitError | MemoryError) and not isinstance(
-                error, RequestedEndError
-            ):
+            if isinstance(error, LimitError | ResourceError | MemoryError) and not isinstance(error, RequestedEndError):
                 best.notes.append(str(error) or "memory ran out")
             elif interruption.caused(error):
                 is_interrupted = True

@@ -118,17 +118,30 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
         narrow = problem_at_once(task, problem, options, temperature)
         if narrow is None:
             return None
-        if task == "count":
-            found = count_feasible(narrow)
-            status = "exact" if found else "infeasible"
-            return _result(task, problem, narrow, found, begin, status=status, dtype="int64")
-        more: dict[str, Any] = {"temperature": temperature, "dtype": "float64"}
-        if task == "logz":
+        counts, more = task == "count", dict[str, Any]()
+        value: int | float | None
+        if counts:
+            value = count_feasible(narrow) or None
+        elif task == "logz":
             value = narrow.solve()[0].value
         else:
             value, more["marginals"] = narrow.marginals() or (None, ())
-        more["status"] = "infeasible" if value is None else "exact"
-        return _result(task, problem, narrow, -math.inf if value is None else float(value), begin, **more)
+        nothing = 0 if counts else -math.inf
+        cells, order_seconds = narrow.message_cells, narrow.order_seconds
+        return task_result(
+            task,
+            problem,
+            status="infeasible" if value is None else "exact",
+            value=nothing if value is None else value,
+            width=narrow.width,
+            largest_message_rows=int(cells.max(initial=0)),
+            total_rows=int(cells.sum()),
+            order=tuple(narrow.order.tolist()),
+            dtype="int64" if counts else "float64",
+            temperature=None if counts else temperature,
+            seconds={"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds},
+            **more,
+        )
 
 
 def problem_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> NarrowProblem | None:
@@ -141,20 +154,3 @@ def problem_at_once(task: str, problem: Problem, options: SolveOptions, temperat
         return narrow_problem(given, options, COUNTS if counts else temperature)
     except UnsupportedError:
         return None
-
-
-def _result(
-    task: str, problem: Problem, narrow: NarrowProblem, value: int | float, begin: float, **more: Any
-) -> TaskResult:
-    cells, order_seconds = narrow.message_cells, narrow.order_seconds
-    return task_result(
-        task,
-        problem,
-        value=value,
-        width=narrow.width,
-        largest_message_rows=int(cells.max(initial=0)),
-        total_rows=int(cells.sum()),
-        order=tuple(narrow.order.tolist()),
-        seconds={"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds},
-        **more,
-    )
