@@ -30,12 +30,13 @@ from oocbe.bounds.mini_buckets.mini_buckets import ULP, by_scope, parts_of
 from oocbe.dcop.pseudo_trees import PseudoTree
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.bucket_message import MessageMaker
-from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
+from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
+from oocbe.elimination.engine.factors import elements_of
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count

@@ -27,7 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.buckets import CHUNK_ROWS, Bucket, BucketRows, Evaluated, SeparatorRows
+from oocbe.elimination.buckets.buckets import CHUNK_ROWS, Bucket, BucketRows, Evaluated, columns_of
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
@@ -211,12 +211,17 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
         handed = [fresh(m.rows) if m.is_filtered else None for m in bucket.messages]
         mine_and_theirs = bucket.messages if own is None else [own, *bucket.messages]
         store.list_rows([m for m in mine_and_theirs if m.is_filtered and m.listed_bytes > most])
-        rows, separator = BucketRows(tables.prepared, bucket, cache), SeparatorRows(own, cache)
+        rows, sent = BucketRows(tables.prepared, bucket, cache), None if own is None else own.sorted_rows(cache)
         for piece, weight in _reached(mine, nothing):
             tables.deadline.check()
-            evaluated = rows.evaluate(separator.columns(piece), len(piece))
+            columns = {} if own is None or sent is None else columns_of(own, sent, piece)
+            evaluated = rows.evaluate(columns, len(piece))
             if not evaluated.feasible.any(axis=1).all():
-                raise _changed(tables, bucket)
+                problem = tables.prepared.problem
+                raise CorruptDataError(
+                    f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: no value extends a row of "
+                    "its message; a message has changed since it was made"
+                )
             shares = share(bucket, piece, weight, evaluated)
             reached = shares != nothing
             for target, places in zip(handed, evaluated.places, strict=True):
@@ -272,14 +277,6 @@ def ties(tables: Tables, evaluated: Evaluated, margin: float) -> NDArray[np.bool
     else:
         best = gaps(tables, evaluated) <= margin
     return evaluated.feasible & best
-
-
-def _changed(tables: Tables, bucket: Bucket) -> CorruptDataError:
-    problem = tables.prepared.problem
-    return CorruptDataError(
-        f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: no value extends a row of its message; "
-        "a message has changed since it was made"
-    )
 
 
 BLOCK_ROWS = 1 << 17

@@ -39,13 +39,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.buckets import Bucket, BucketRows, elements_of, fill_buckets
+from oocbe.elimination.buckets.buckets import Bucket, BucketRows, fill_buckets
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.engine.factors import PackedFactor, members_of
+from oocbe.elimination.engine.factors import PackedFactor, elements_of, members_of
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.runtime.deadline import looked
 from oocbe.tables.complete import CompleteTable

@@ -30,12 +30,12 @@ from oocbe.bounds.mini_buckets.mini_buckets import (
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.buckets.assignment import value_of
-from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_problem
+from oocbe.elimination.engine.factors import elements_of
+from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.observer import Observer, bucket_callback
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -302,10 +302,15 @@ class Bounding:
         )
 
     def _at_once(self, z: int) -> _Passes | None:
-        """Elimination in one loop; None if the problem is not narrow, or if buckets are to be divided."""
-        if self.narrow is None or z <= self.width:
+        """Elimination in one loop, which gives the optimum; None if the problem is not narrow, or if buckets are to be
+        divided. Raises TimeLimitError if the deadline of the enclosing block came."""
+        narrow = self.narrow
+        if narrow is None or z <= self.width:
             return None
-        return *_bounded_at_once(self.narrow), "greedy", time.perf_counter()
+        found, assignment = narrow.solve()
+        bound = None if found.value is None else found.value - narrow.rounding
+        numbers = (0, len(narrow.order), found.width, found.largest_rows, found.total_rows)
+        return MiniBucketPass([], bound, found.value, *numbers), assignment, "greedy", time.perf_counter()
 
     def _by_rows(self, z: int, deadline: Deadline) -> _Passes:
         options, target = self.options, self.target
@@ -431,15 +436,6 @@ def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str
         raise UsageError("resume: a run of mini-buckets is not kept, so there is nothing to resume")
 
 
-def _bounded_at_once(narrow: NarrowProblem) -> tuple[MiniBucketPass, tuple[int, ...] | None]:
-    """Result of one loop without division of buckets, thus the optimum, and its assignment (None: infeasible).
-    Raises TimeLimitError if the deadline of the enclosing block came."""
-    found, assignment = narrow.solve()
-    bound = None if found.value is None else found.value - narrow.rounding
-    numbers = (0, len(narrow.order), found.width, found.largest_rows, found.total_rows)
-    return MiniBucketPass([], bound, found.value, *numbers), assignment
-
-
 STEPS, STEPS_A_VARIABLE = 2000, 20
 """Limit of assignments before the search gives up: many times that of a pass without dead ends."""
 
@@ -474,7 +470,7 @@ def greedy_assignment(
             if not candidates or (deadline is not None and deadline.passed):
                 return None
             variable = places[len(candidates) - 1]
-            capacity.release(variable, chosen.pop(variable))
+            capacity.use(variable, chosen.pop(variable), -1)
         variable = places[len(candidates) - 1]
         chosen[variable] = candidates[-1].pop()
         capacity.use(variable, chosen[variable])
@@ -495,10 +491,6 @@ class _Capacity:
     def allows(self, variable: int, value: int) -> bool:
         return all(extra[value] <= self._left[number] for number, extra in self._extra.get(variable, ()))
 
-    def use(self, variable: int, value: int) -> None:
+    def use(self, variable: int, value: int, times: int = 1) -> None:
         for number, extra in self._extra.get(variable, ()):
-            self._left[number] -= extra[value]
-
-    def release(self, variable: int, value: int) -> None:
-        for number, extra in self._extra.get(variable, ()):
-            self._left[number] += extra[value]
+            self._left[number] -= times * extra[value]

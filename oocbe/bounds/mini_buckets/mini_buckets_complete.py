@@ -49,8 +49,7 @@ from numpy.typing import NDArray
 from oocbe.algebra.complete_tables.conversion import CompleteCosts, add, least, zeros
 from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass, shape_of
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
-from oocbe.elimination.buckets.buckets import elements_of
-from oocbe.elimination.engine.factors import members_of
+from oocbe.elimination.engine.factors import elements_of, members_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
 from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.tables.table import format_bytes

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.factors import FactorPool, PackedFactor, members_of
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor, elements_of, members_of
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.execution.sources import ChunkCache, SortedRows
@@ -104,16 +104,6 @@ def reading(prepared: Prepared, bucket: Bucket) -> Iterator[None]:
 def subtree_members(subtree: NDArray[np.uint8]) -> int:
     """Variables marked 1 in an array over all variables, as a bit set."""
     return int.from_bytes(np.packbits(subtree, bitorder="little").tobytes(), "little")
-
-
-def elements_of(members: int) -> list[int]:
-    """Variables of a bit set, ascending."""
-    found = []
-    while members:
-        low = members & -members
-        found.append(low.bit_length() - 1)
-        members ^= low
-    return found
 
 
 class ConstraintIndex:
@@ -204,16 +194,7 @@ class BucketRows:
         return Evaluated(values, feasible, places)
 
 
-class SeparatorRows:
-    """Rows of a bucket's message; one without columns for None. ``cache``: for chunks on disk."""
-
-    def __init__(self, message: Message | None, cache: ChunkCache) -> None:
-        self._scope = () if message is None else message.scope
-        self._rows = None if message is None else message.sorted_rows(cache)
-
-    def columns(self, rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-        """For each variable int64 (rows,), its values in some rows, which ascend."""
-        if self._rows is None:
-            return {}
-        tuples = self._rows.layout.unpack(self._rows.keys_at(rows))
-        return {v: np.ascontiguousarray(tuples[:, place]) for place, v in enumerate(self._scope)}
+def columns_of(message: Message, table: SortedRows, rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """For each variable of a message int64 (rows,), its values in some rows of its table, which ascend."""
+    tuples = table.layout.unpack(table.keys_at(rows))
+    return {v: np.ascontiguousarray(tuples[:, place]) for place, v in enumerate(message.scope)}

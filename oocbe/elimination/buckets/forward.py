@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.assignment import Recomputation
 from oocbe.elimination.buckets.bucket_message import MessageMaker
-from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
+from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine, TooManyRowsError
 from oocbe.elimination.engine.decision import INCOMPLETE
+from oocbe.elimination.engine.factors import elements_of
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.row_pruning.row_bounds import BoundSource

@@ -133,17 +133,16 @@ class PiecewiseBucket:
         segmented = SegmentedBucket(store, self._engine, workers, *self._limits, forecast)
         if not self._is_unfinished(join):
             with store.new_table(place) as path:
-                return store.publish_written(place, finish.separator, segmented.join(path, join).table, 0), 0
+                return store.publish_written(place, finish.separator, segmented.join(path, join)[0], 0), 0
         with store.new_table() as path:
-            joined = segmented.join(path, join)
-        scratch = joined.table
+            scratch, extent = segmented.join(path, join)
 
         def finished(exponent: int, substitutions: Substitutions | None, sign: int) -> tuple[Message, int]:
             with store.new_table(place) as path:
                 table = segmented.finish(path, scratch, finish.where, exponent, substitutions, sign)
                 return store.publish_written(place, finish.separator, table, exponent), exponent
 
-        return self._finish_scratch(join, scratch, Extent(joined.least, joined.greatest), finished, place)
+        return self._finish_scratch(join, scratch, extent, finished, place)
 
     def _finish_scratch(
         self,

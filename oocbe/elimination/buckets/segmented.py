@@ -25,7 +25,7 @@ from oocbe.elimination.buckets.resources import memory_within
 from oocbe.elimination.engine.bucket_engine import BucketEngine, TooManyRowsError
 from oocbe.elimination.engine.bucket_stream import BucketJoin, BucketPiece, BucketStream, PieceRoom
 from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
-from oocbe.elimination.preparation.scaling import scaled_by
+from oocbe.elimination.preparation.scaling import Extent, scaled_by
 from oocbe.errors import ResourceError
 from oocbe.execution.cluster.dispatch import Dispatch, ItemRanges, Pace, PartCollector, halved_run
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
@@ -136,15 +136,6 @@ def _at_work(how: WorkerConfig, part: Path) -> Iterator[tuple[BucketEngine, int]
         yield engine, memory_within(how.memory_limit)
 
 
-@dataclass
-class Joined:
-    """Result of a bucket's segments: the table of their parts, and its least and greatest value."""
-
-    table: StoredTable
-    least: float
-    greatest: float
-
-
 @dataclass(frozen=True)
 class SegmentedBucket:
     """Computes one bucket's message by workers.
@@ -161,8 +152,8 @@ class SegmentedBucket:
     step_limit: int
     forecast: Callable[[float, int, int], None]
 
-    def join(self, path: Path, join: BucketJoin) -> Joined:
-        """Join the bucket into a table of parts.
+    def join(self, path: Path, join: BucketJoin) -> tuple[StoredTable, Extent]:
+        """Join the bucket into a table of parts; returns it and the extent of its values.
 
         Raises TooManyRowsError: more rows than the cap; ClusterError: the workers cannot continue; ResourceError: a
         worker has no memory for an indivisible segment; DiskError, CorruptDataError and TimeLimitError as without
@@ -200,8 +191,7 @@ class SegmentedBucket:
             kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.bound is None)
             deadline = self.engine.deadline
             Dispatch(join.name, self.workers, join_segment, segment_of, done, _halves, deadline, kind).run(pieces)
-            least, greatest = parts.least, parts.greatest
-        return Joined(StoredTable.open(path), least, greatest)
+        return StoredTable.open(path), Extent(parts.least, parts.greatest)
 
     def finish(
         self, path: Path, table: StoredTable, name: str, exponent: int, substitutions: Substitutions | None, sign: int

@@ -466,11 +466,6 @@ class BucketEngine:
         room = self.device_room if movable is None else lambda: self.device_room() + movable()
         return Device(self.insists, MOST_TABLES, room)
 
-    def takes_complete(self, joined_cells: int) -> bool:
-        """Whether the device computes a bucket of complete tables with ``joined_cells`` cells."""
-        device = self.device()
-        return device is not None and device.takes_complete(joined_cells)
-
     def device_room(self) -> int:
         """Bytes of device memory that are available to a bucket now."""
         from oocbe.kernels.cuda.transfer.memory import device_room
@@ -482,7 +477,9 @@ class BucketEngine:
         self.deadline.check()
         if self.insists:
             return complete_kernels(joined_cells, "cuda")
-        return complete_kernels(joined_cells, "auto" if self.takes_complete(joined_cells) else "cpu")
+        device = self.device()
+        takes_it = device is not None and device.takes_complete(joined_cells)
+        return complete_kernels(joined_cells, "auto" if takes_it else "cpu")
 
     def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
         """A sorted table without dominated rows, in its memory; ``sign``: 1 if small values are better, else -1."""

@@ -29,6 +29,16 @@ def members_of(scope: Iterable[int]) -> int:
     return members
 
 
+def elements_of(members: int) -> list[int]:
+    """Variables of a bit set, ascending."""
+    found = []
+    while members:
+        low = members & -members
+        found.append(low.bit_length() - 1)
+        members ^= low
+    return found
+
+
 @dataclass(frozen=True)
 class PackedFactor:
     """A function or constraint in a pool.

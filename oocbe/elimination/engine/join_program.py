@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.engine.consumption import Consumption, consumption_arrays
-from oocbe.elimination.engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor, elements_of
 from oocbe.elimination.row_pruning.row_bounds import MERGED_BITS, RowBound, no_bounds
 from oocbe.kernels.cpu.buckets.join_arrays import (
     JoinProgram,
@@ -93,24 +93,15 @@ def _merge(factors: Iterable[PackedFactor], ignore: int, variable_bits: Sequence
         members = factor.members & ~ignore
         for group in groups:
             fresh = members & ~group.members
-            extra = _bits_of(fresh, variable_bits) if fresh else 0
+            extra = sum(variable_bits[v] for v in elements_of(fresh)) if fresh else 0
             if group.bits + extra <= limit:
                 group.members |= fresh
                 group.bits += extra
                 group.parts.append(factor)
                 break
         else:
-            groups.append(_Merged(members, _bits_of(members, variable_bits), [factor]))
+            groups.append(_Merged(members, sum(variable_bits[v] for v in elements_of(members)), [factor]))
     return groups
-
-
-def _bits_of(members: int, variable_bits: Sequence[int]) -> int:
-    total = 0
-    while members:
-        low = members & -members
-        total += variable_bits[low.bit_length() - 1]
-        members ^= low
-    return total
 
 
 def _word_bits(size: int) -> int:

@@ -115,12 +115,7 @@ class DominanceStream:
         yield from run_in_order((partial(self._chunk, number) for number in chunks), self.streams)
 
     def _chunk(self, number: int, stream: int) -> Iterator[Table]:
-        rows = self.undominated(number)
-        if rows.rows:
-            yield rows
-
-    def undominated(self, number: int) -> Table:
-        """The undominated rows of a chunk."""
+        """The undominated rows of a chunk, if there are any."""
         self.deadline.check()
         rows = self.cache.chunk(self.table, number)
         dominated = np.zeros(rows.rows, dtype=np.uint8)
@@ -130,10 +125,11 @@ class DominanceStream:
             for other in sorted(self._elsewhere(rows, variable, dominated) - {number}):
                 self._mark(rows, self.cache.chunk(self.table, other), variable, dominated)
         self.deadline.check()
-        if not dominated.any():
-            return rows
-        keys, values = rows.keys.compress(dominated == 0, axis=1), rows.values[dominated == 0]
-        return Table(rows.layout, keys, values, rows.semiring, is_sorted=True)
+        if dominated.any():
+            keys, values = rows.keys.compress(dominated == 0, axis=1), rows.values[dominated == 0]
+            rows = Table(rows.layout, keys, values, rows.semiring, is_sorted=True)
+        if rows.rows:
+            yield rows
 
     def _mark(self, rows: Table, others: Table, variable: Substitution, dominated: NDArray[np.uint8]) -> None:
         mine, theirs = (rows.keys, rows.values), (others.keys, others.values)

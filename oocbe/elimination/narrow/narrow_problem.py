@@ -555,10 +555,11 @@ def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
     dtype = narrow.tables.values.dtype
     cells = narrow.message_cells
     received = np.zeros(len(order), dtype=np.int64)
-    targets, position = _targets(narrow.separators), np.empty(len(order), dtype=np.int64)
+    position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
-    sends = targets >= 0
-    np.add.at(received, position[targets[sends]], cells[sends])
+    sends = ~narrow.is_last()
+    targets = narrow.separators.members[narrow.separators.starts[:-1][sends]]  # first of each separator
+    np.add.at(received, position[targets], cells[sends])
     widths = np.array([bits_for(size) for size in problem.sizes], dtype=np.float64)
     bits = summed(*narrow.separators, widths).astype(np.int64)
     separators = tuple(narrow.separators.listed())
@@ -585,11 +586,3 @@ def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
         is_certain=True,
         loop_seconds=tuning().narrow_cell_seconds * narrow.joined + tuning().narrow_variable_seconds * len(order),
     )
-
-
-def _targets(separators: Separators) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The variable of each message's receiving bucket; -1 for messages without variables."""
-    found = np.full(len(separators.starts) - 1, -1, dtype=np.int64)
-    is_sent = np.diff(separators.starts) > 0
-    found[is_sent] = separators.members[separators.starts[:-1][is_sent]]
-    return found

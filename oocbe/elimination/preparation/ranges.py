@@ -81,13 +81,13 @@ def rounding_margin(problem: Problem) -> float:
     """
     if problem.is_integral:
         return 0
-    magnitude = _float_magnitude(problem)
+    magnitude = float_magnitude(problem)
     return 0 if _are_fractions(problem, magnitude) else magnitude * relative_rounding(problem)
 
 
 def are_fractions(problem: Problem) -> bool:
     """Whether values are floats that are multiples of :data:`FRACTION`, and stay so small that sums are exact."""
-    return not problem.is_integral and _are_fractions(problem, _float_magnitude(problem))
+    return not problem.is_integral and _are_fractions(problem, float_magnitude(problem))
 
 
 def _are_fractions(problem: Problem, magnitude: float) -> bool:
@@ -97,7 +97,7 @@ def _are_fractions(problem: Problem, magnitude: float) -> bool:
     return _is_exact(np.concatenate([defaults, *(f.values for f in problem.functions)]))
 
 
-def _float_magnitude(problem: Problem) -> float:
+def float_magnitude(problem: Problem) -> float:
     """The sum of the largest sizes of values, of the constant and of each function; infinite beyond float64."""
     lows, highs = extremes(problem)
     with np.errstate(over="ignore"):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from oocbe.elimination.preparation.ranges import extremes
+from oocbe.elimination.preparation.ranges import float_magnitude
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.elimination.reformulation import scaled
 from oocbe.errors import UnsupportedError, ValueRangeError
@@ -44,10 +44,7 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
     problem = without_upper_bound(problem)
     semiring, factor = problem.semiring, weight_factor(problem.semiring, temperature)
     adds = semiring.combination is Combination.ADD or semiring.counts
-    lows, highs = (np.abs(ends, dtype=np.float64) for ends in extremes(problem))
-    with np.errstate(over="ignore"):  # infinite: out of range
-        largest = float(np.maximum(lows, highs).sum()) + abs(problem.constant)
-    check_range(problem, largest if adds else 0.0, temperature)
+    check_range(problem, float_magnitude(problem) if adds else 0.0, temperature)
     if adds:
         return replace(scaled(problem, factor), semiring=LOG_SUM_EXP)
     functions = tuple(_logarithms(problem, f, factor) for f in looked(problem.functions))
