@@ -236,13 +236,10 @@ def _add_linear(
     heavy = 2 * use > room  # if two literals exceed the room together, twice the larger one does
     for literal, own in looked(zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True)):
         others = literals[own + use > room]
-        others = others[(others < first[_variable(first, literal)]) | (others >= first[_variable(first, literal) + 1])]
+        place = int(np.searchsorted(first, literal, side="right"))  # of the variable's end
+        others = others[(others < first[place - 1]) | (others >= first[place])]
         pairs[literal, others] = True
         pairs[others, literal] = True
-
-
-def _variable(first: NDArray[np.int64], literal: int) -> int:
-    return int(np.searchsorted(first, literal, side="right")) - 1
 
 
 def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDArray[np.bool_]) -> NDArray[np.int64]:

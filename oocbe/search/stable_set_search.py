@@ -243,7 +243,7 @@ def _node_of(graph: ValueGraph) -> StableSetNode:
         open=np.zeros(words, dtype=np.uint64),
         common=np.zeros(words, dtype=np.uint64),
         best=np.full(count + 2, -1, dtype=np.int64),
-        counts=np.zeros(3, dtype=np.int64),
+        counts=np.zeros(2, dtype=np.int64),
     )
 
 

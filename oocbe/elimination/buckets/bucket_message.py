@@ -36,7 +36,7 @@ from oocbe.algebra.complete_tables.complete_stream import (
     CompleteStream,
 )
 from oocbe.algebra.complete_tables.conversion import cell_pieces
-from oocbe.elimination.buckets.buckets import Bucket, ConstraintIndex, reading, subtree_members
+from oocbe.elimination.buckets.buckets import Bucket, ConstraintIndex, reading
 from oocbe.elimination.buckets.message import Message, checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket
@@ -404,7 +404,8 @@ class MessageMaker:
             self.check_range(bucket)
         bound = None
         if self._bounds is not None:
-            bound = self._bounds.for_message(subtree_members(subtree), bucket.separator)
+            members = int.from_bytes(np.packbits(subtree, bitorder="little").tobytes(), "little")
+            bound = self._bounds.for_message(members, bucket.separator)
             bound = bound.with_threshold(self._prepared.problem, self._prepared.consumption)
         layout = self._prepared.layout(bucket.separator)
         limbs = self.limbs(bucket)

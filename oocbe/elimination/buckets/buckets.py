@@ -101,11 +101,6 @@ def reading(prepared: Prepared, bucket: Bucket) -> Iterator[None]:
         raise CorruptDataError(f"{prepared.problem.name}, a message to the bucket of {name}: {error}") from None
 
 
-def subtree_members(subtree: NDArray[np.uint8]) -> int:
-    """Variables marked 1 in an array over all variables, as a bit set."""
-    return int.from_bytes(np.packbits(subtree, bitorder="little").tobytes(), "little")
-
-
 class ConstraintIndex:
     """A problem's packed constraints by their variables, of which there are so many."""
 

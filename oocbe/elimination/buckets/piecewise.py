@@ -200,7 +200,12 @@ class PiecewiseBucket:
             rows += table.rows
             if rows > most:
                 return None, chain(head, tables)
-        return _laid_end_to_end(join.head(), head), iter(())
+        if len(head) == 1:
+            return head[0], iter(())
+        none = join.head()
+        keys = np.concatenate([none.keys, *(t.keys for t in head)], axis=1)
+        values = np.concatenate([none.values, *(t.values for t in head)])
+        return Table(none.layout, keys, values, none.semiring, is_sorted=True), iter(())
 
     def _most_held(self, join: BucketJoin) -> int:
         """Rows of a message that is small enough to stay in memory."""
@@ -241,11 +246,3 @@ def check_forecast(budget: DiskBudget, what: str, pieces: int, done: float, made
             "on a larger disk, bound the problem (--bounds, --ub), or raise --max-disk to go on all the same",
             is_full=True,
         )
-
-
-def _laid_end_to_end(head: Table, tables: list[Table]) -> Table:
-    if len(tables) == 1:
-        return tables[0]
-    parts = [head, *tables]
-    keys, values = np.concatenate([t.keys for t in parts], axis=1), np.concatenate([t.values for t in parts])
-    return Table(head.layout, keys, values, head.semiring, is_sorted=True)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.consumption import Consumption
-from oocbe.elimination.engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.engine.factors import FactorPool
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.kernels.cpu.buckets.dominance import collect_substitutions
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
@@ -114,7 +114,7 @@ class SubstitutionDominance:
                     check_deadline()
                     key = (is_hard, axis, shape, content)
                     if key not in known:
-                        dense = self._dense(packed, entries, shape)
+                        dense = self._dense(entries, shape)
                         matrix = self._block_matrix(dense, axis) if is_hard else self._loss_matrix(dense, axis)
                         matrices.append(matrix.ravel())
                         known[key] = end
@@ -138,7 +138,7 @@ class SubstitutionDominance:
         )
 
     @staticmethod
-    def _dense(packed: PackedFactor, entries: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    def _dense(entries: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """Packed entries as an array with one axis a scope variable, in scope order, padding cut off."""
         padded = entries.reshape([1 << bits_for(n) for n in reversed(shape)])
         return padded[tuple(slice(0, n) for n in reversed(shape))].transpose()

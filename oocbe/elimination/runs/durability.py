@@ -287,14 +287,10 @@ class DurableRun(Run):
         _compare(path, found.get("options"), mine["options"], start_anew)
         if result is not None:
             self._directory.remove_orders()
-            self.result = self._restored(result)
-
-    def _restored(self, content: dict[str, Any]) -> Result:
-        note = f"the run in {self._directory.path} had ended already; this is its answer"
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
-        values["notes"] = (*values["notes"], note)
-        values |= {"variables": self._problem.variables, "problem": self._problem.name}
-        return Result(**values)
+            values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in result.items()}
+            values["notes"] = (*values["notes"], f"the run in {path} had ended already; this is its answer")
+            values |= {"variables": self._problem.variables, "problem": self._problem.name}
+            self.result = Result(**values)
 
     def _read(self, what: str, remedy: str) -> dict[str, Any]:
         """A record of this run that only saves time: a damaged one is as good as none."""

@@ -387,12 +387,12 @@ def search_depth_first(
     done : whether the node is finished, such as a leaf with a known value.
     """
     counts, trail, mark, bounds = search.counts, search.trail, search.mark, search.bounds
-    nodes, last_end = 0, counts[ENDS] + most_ends
+    last_node, last_end = counts[NODES] + most_nodes, counts[ENDS] + most_ends
     rounds = np.int64(MOST_ROUNDS)  # a literal would be another type, and compiled apart
     while True:
         depth = counts[DEPTH]
         if not done:
-            if nodes >= most_nodes or counts[ENDS] >= last_end:
+            if counts[NODES] >= last_node or counts[ENDS] >= last_end:
                 return PAUSED
             v = _choose(node, counts[LAST])
             if v < 0:
@@ -415,7 +415,6 @@ def search_depth_first(
             mark[depth + 1, 1], mark[depth + 1, 2] = node.counts[PARTS], node.counts[FLIPS]
             node.counts[NUMBER] += 1  # parts are saved at their next change
             node.reach[:] = 0
-            nodes += 1
             counts[NODES] += 1
             _decide(network, node, v, a, decision, radius)
             node.reach[v] = radius
@@ -450,7 +449,6 @@ def search_depth_first(
             mark[depth, 0] = place + 1
             node.counts[NUMBER] += 1  # parts are saved at their next change
             node.reach[:] = 0
-            nodes += 1
             counts[NODES] += 1
             _decide(network, node, v, a, decision, radius)
             node.reach[v] = radius

@@ -20,8 +20,8 @@ U64 = np.uint64
 EXHAUSTED, PAUSED = 0, 1
 """Results of :func:`search_stable_sets`: the tree is closed; the node limit was reached."""
 
-DEPTH, NODES, FOUND = 0, 1, 2
-"""Indices of ``counts``: the node's depth, -1 at the end; nodes created; number of improvements."""
+DEPTH, NODES = 0, 1
+"""Indices of ``counts``: the node's depth, -1 at the end; nodes created."""
 
 
 class StableSetNode(NamedTuple):
@@ -30,7 +30,7 @@ class StableSetNode(NamedTuple):
     candidates, branches : uint64 (depths, words), bit sets. weight : int64 (depths,), total of the chosen vertices.
     chosen : int64 (depths,), the vertex chosen at each depth. number : int64 (depths,), initial number of branches.
     residual : int64 (vertices,), clique : int64 (vertices,), open, common : uint64 (words,): overwritten.
-    best : int64 (vertices + 1,), weight of the best set, then its vertices, -1 beyond them. counts : int64 (3,).
+    best : int64 (vertices + 1,), weight of the best set, then its vertices, -1 beyond them. counts : int64 (2,).
     """
 
     candidates: Any
@@ -147,7 +147,6 @@ def search_stable_sets(adjacent: Any, weights: Any, node: Any, most_nodes: Any) 
             for i in range(depth + 1):
                 node.best[1 + i] = node.chosen[i]
             node.best[depth + 2 :] = -1
-            node.counts[FOUND] += 1
         for w in range(words):
             node.candidates[depth + 1, w] = node.candidates[depth, w] & ~adjacent[v, w]
         node.weight[depth + 1] = weight
