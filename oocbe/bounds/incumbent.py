@@ -495,7 +495,7 @@ def _initial_state(found: SearchModel) -> tuple[SearchState, LocalSearchSettings
         multiplier=np.full(linear, scale / 50),
         tabu_until=np.zeros(slots, dtype=np.int64),
         best=values.copy(),
-        counts=np.zeros(4, dtype=np.int64),
+        counts=np.zeros(3, dtype=np.int64),
         totals=np.full(3, np.inf),
     )
     gives_way = 2 * int((model.safe >= 0).sum()) >= variables

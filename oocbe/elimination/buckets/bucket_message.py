@@ -375,17 +375,11 @@ class MessageMaker:
             table, exponent = rescale(table, self._name_of(task.bucket), self._may_cancel)
         return self._store.publish(place, bucket.separator, table, exponent), exponent
 
-    def table(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """The message of a bucket as rows in memory, not published; arguments as for :meth:`make`.
+    def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """The message of a bucket in memory, in the cheaper form, not published; arguments as for :meth:`make`.
 
         Raises ResourceError: it does not fit the memory limit, or device memory ran out. Else as for :meth:`make`.
         """
-        task = self._begun(bucket, subtree, may_cut=False)
-        task.known = AttemptHistory(needs_rows=WhyForm.ONLY_ROWS)
-        return self._held(task)
-
-    def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """As :meth:`table`, in the cheaper form, unpublished; ResourceError also if a complete one does not fit."""
         task = self._begun(bucket, subtree, may_cut=False)
         while (strategy := self._decide(task)).is_complete:
             if strategy.is_whole:
@@ -429,9 +423,8 @@ class MessageMaker:
         store.make_room(strategy.wanted, besides=bucket.messages)
         return strategy
 
-    def _held(self, task: BucketTask, strategy: Strategy | None = None) -> Table:
+    def _held(self, task: BucketTask, strategy: Strategy) -> Table:
         """The message as rows in memory; ResourceError if it does not fit."""
-        strategy = strategy or self._decide(task)
         table = self._rows_in_memory(task, strategy) if strategy.is_whole else None
         if table is None:
             store = self._store

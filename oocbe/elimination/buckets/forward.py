@@ -188,17 +188,13 @@ class Forward:
             outcome.value, exponent = split(outcome.value * value)
             outcome.exponent += exponent
 
-    def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """Join a bucket in memory and eliminate its variable; sets the bucket's separator. Nothing is published.
+    def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """Join a bucket in memory and eliminate its variable, in the cheaper form (see ``tables``); sets the bucket's
+        separator. Nothing is published.
 
         subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
 
         Raises ResourceError: the message does not fit the memory limit.
         """
-        self._fill_separator(bucket)
-        return self._maker.table(bucket, subtree)
-
-    def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """A bucket's message in the cheaper form (see ``tables``); else as :meth:`message`."""
         self._fill_separator(bucket)
         return self._maker.needed_message(bucket, subtree)

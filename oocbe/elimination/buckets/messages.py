@@ -99,16 +99,15 @@ class HeldMessages(Generic[AnyHeld]):
         for messages in (self.queried, self.waiting):
             messages[:] = [m for m in messages if m is not message]
 
-    def move_out(self, wanted: int, besides: Sequence[AnyHeld], move: Callable[[AnyHeld, bool], None]) -> bool:
-        """Move messages until ``wanted`` bytes of the limit are free; returns whether any was moved.
+    def move_out(self, wanted: int, besides: Sequence[AnyHeld], move: Callable[[AnyHeld, bool], None]) -> None:
+        """Move messages until ``wanted`` bytes of the limit are free.
 
         Joined messages are moved first, then waiting ones except ``besides``; the largest first.
 
         move : moves a message out of main memory and reduces ``in_memory``; receives whether it has been joined.
         """
-        moved = False
         if self.free >= wanted:
-            return moved
+            return
         for messages in (self.queried, self.waiting):
             messages.sort(key=lambda m: m.nbytes)
             messages[:] = [m for m in messages if m.is_in_memory]
@@ -116,9 +115,7 @@ class HeldMessages(Generic[AnyHeld]):
             others = [m for m in messages if not any(m is other for other in kept)]
             while others and self.free < wanted:
                 move(others.pop(), messages is self.queried)
-                moved = True
             messages[:] = others + kept
-        return moved
 
 
 def _stays(message: AnyHeld, besides: Sequence[AnyHeld]) -> bool:
@@ -341,8 +338,8 @@ class MessageStore(HeldMessages[Message]):
         message.move_to_main_memory()
         self.in_memory += message.main_memory
 
-    def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
-        """Write messages to disk until ``wanted`` bytes of the limit are free; returns whether any was written.
+    def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> None:
+        """Write messages to disk until ``wanted`` bytes of the limit are free.
 
         Joined messages are written first, then waiting ones except ``besides``; the largest first.
         """
@@ -351,7 +348,7 @@ class MessageStore(HeldMessages[Message]):
             if not is_joined or not self._forget(message):
                 self._write(message)
 
-        return self.move_out(wanted, besides, move)
+        self.move_out(wanted, besides, move)
 
     def close(self, interrupted: bool = False) -> None:
         """Remove all files except a checkpoint's; ``interrupted``: a write may be incomplete."""

@@ -87,7 +87,7 @@ class PoolBuilder:
         self._arrays: list[NDArray[Any]] = []
         self._end = 0
 
-    def add(self, scope: tuple[int, ...], dense: NDArray[Any]) -> PackedFactor:
+    def add(self, scope: tuple[int, ...], dense: NDArray[Any]) -> None:
         """Pack a dense array with one axis a variable, in scope order; at most ``LOOKUP_BITS`` bits in all."""
         # Row-major order makes the last axis the lowest bits: axes go from last to first eliminated.
         axes = sorted(range(len(scope)), key=lambda axis: -self._position[scope[axis]])
@@ -100,11 +100,10 @@ class PoolBuilder:
             padded = np.full(padded_shape, self._filler, dtype=self._dtype)
             padded[tuple(slice(0, n) for n in ordered.shape)] = ordered
             packed = padded.ravel()
-        factor = PackedFactor(tuple(scope[axis] for axis in reversed(axes)), members_of(scope), sum(bits), self._end)
-        self._factors.append(factor)
+        ordered_scope = tuple(scope[axis] for axis in reversed(axes))
+        self._factors.append(PackedFactor(ordered_scope, members_of(scope), sum(bits), self._end))
         self._arrays.append(packed)
         self._end += len(packed)
-        return factor
 
     def build(self) -> FactorPool:
         """The pool; its entries are never empty, so that compiled loops can always take an element's type."""

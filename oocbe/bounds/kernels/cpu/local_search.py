@@ -86,7 +86,7 @@ class SearchState(NamedTuple):
     used, multiplier : float64 (linear constraints,).
     tabu_until : int64 (slots,).
     best : int64 (variables,), best feasible assignment.
-    counts : int64 (4,): violated, iteration, iteration of the run's last improvement, kicks without improvement.
+    counts : int64 (3,): violated, iteration, iteration of the run's last improvement.
     totals : float64 (3,): current value, best value, best value of the run.
     """
 
@@ -462,7 +462,6 @@ def _record(state: Any) -> Any:
     state.totals[1] = state.totals[0]
     for v in range(len(state.values)):
         state.best[v] = state.values[v]
-    state.counts[3] = 0
     return True
 
 
@@ -508,7 +507,6 @@ def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterati
 def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
     """Start a new run with a perturbation of the best assignment (one time in four, of the current one)."""
     n = len(state.values)
-    state.counts[3] += 1
     state.counts[2] = state.counts[1]
     if state.totals[1] < np.inf and np.random.randint(4) != 0:
         for v in range(n):
