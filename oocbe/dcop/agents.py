@@ -274,7 +274,7 @@ class Agent:
             return [replace(bucket, separator=tuple(elements_of(members & ~1)))]
         return [
             Bucket(0, tuple(elements_of(p.members & ~1)), p.functions, p.constraints, p.messages)
-            for p in by_scope(parts_of(bucket, bucket.constraints), z)
+            for p in by_scope(parts_of(bucket), z)
         ]
 
     def _add_message(self, bucket: Bucket, prepared: Prepared, sent: Utility) -> None:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain, product
+from itertools import chain, islice, product
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Unpack
@@ -339,7 +339,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
                 return True
         return False
 
-    for first in _some(graphs, 1):
+    for first in islice(graphs, 1):
         is_over = not first.is_divided
         with _limited(FIRST_SHARE * _remaining()):
             is_over |= refine(first)
@@ -577,10 +577,10 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
 
     is_whole = len(query) == len(problem.variables)
     with _limited(FIRST_SHARE * _remaining()):
-        for graph in _some(graphs, int(graphs.fits) if is_whole else FIRST_LEVELS, best):
+        for graph in islice(graphs, int(graphs.fits) if is_whole else FIRST_LEVELS):
             refine(graph)
-    if best.is_exact():
-        return
+            if best.is_exact():
+                return
     if not is_whole:
         with _attempt(best):
             seconds = min(EXPLANATION_SECONDS, EXPLANATION_SHARE * _remaining())
@@ -661,7 +661,7 @@ def _weight_of(energies: Problem, values: Mapping[int, int], options: SolveOptio
     memory = message_memory(options)
     choice = search_orders(left.problem, options.order, 0.0, options.seed)[0]
     lower = -math.inf
-    for graph in _some(_Graphs(left.problem, choice.order, choice.separators, memory), FIRST_LEVELS):
+    for graph in islice(_Graphs(left.problem, choice.order, choice.separators, memory), FIRST_LEVELS):
         lower = max(lower, graph.bound(is_upper=False))
         if not graph.is_divided:
             return lower, True
@@ -710,15 +710,6 @@ class _Graphs(Iterator[LogJoinGraph]):
         if not fits:
             self._levels = self._levels[1:] if graph.is_divided else []
         return graph
-
-
-def _some(graphs: Iterator[LogJoinGraph], count: int, best: _Best | None = None) -> Iterator[LogJoinGraph]:
-    """The next few graphs, until the best answer is exact; the others stay."""
-    for _ in range(count):
-        graph = None if best is not None and best.is_exact() else next(graphs, None)
-        if graph is None:
-            return
-        yield graph
 
 
 def _remaining() -> float:

@@ -75,11 +75,6 @@ class FactorGroup:
     constraints: list[PackedFactor] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        """Number of variables."""
-        return self.members.bit_count()
-
     def take(self, other: FactorGroup) -> None:
         """Add all factors of another group."""
         self.members |= other.members
@@ -88,17 +83,17 @@ class FactorGroup:
         self.messages += other.messages
 
 
-def parts_of(bucket: Bucket, constraints: Sequence[PackedFactor]) -> list[FactorGroup]:
-    """The factors of a bucket, one a group; ``constraints`` are those of the bucket to be divided."""
+def parts_of(bucket: Bucket) -> list[FactorGroup]:
+    """The factors of a bucket, one a group."""
     parts = [FactorGroup(members_of(m.scope), messages=[m]) for m in bucket.messages]
     parts += [FactorGroup(f.members, functions=[f]) for f in bucket.functions]
-    return parts + [FactorGroup(c.members, constraints=[c]) for c in constraints]
+    return parts + [FactorGroup(c.members, constraints=[c]) for c in bucket.constraints]
 
 
 def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
     """Mini-buckets of at most ``z`` variables, by scope size (see the module)."""
     made: list[FactorGroup] = []
-    for part in sorted(parts, key=lambda p: -p.size):
+    for part in sorted(parts, key=lambda p: -p.members.bit_count()):
         home = next((m for m in made if part.members & ~m.members == 0), None)
         if home is None:
             home = next((m for m in made if (m.members | part.members).bit_count() <= z), None)
@@ -330,7 +325,7 @@ class MiniBuckets:
         return done
 
     def _divide(self, bucket: Bucket) -> list[FactorGroup]:
-        parts = parts_of(bucket, bucket.constraints)
+        parts = parts_of(bucket)
         if self._by_content:
             return by_content(parts, self._z, self._prepared, bucket.variable, self._seed)
         return by_scope(parts, self._z)

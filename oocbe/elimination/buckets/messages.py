@@ -36,7 +36,7 @@ from oocbe.tables.stored import StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from oocbe.elimination.runs.checkpoint import OrderCheckpoint, PublishedMessage
+    from oocbe.elimination.runs.checkpoint import OrderCheckpoint
 
 
 class AccountedMessage(Protocol):
@@ -265,14 +265,14 @@ class MessageStore(HeldMessages[Message]):
         """The verified message and exponent that an earlier run published for the bucket at ``place``; or None."""
         if self._checkpoint is None:
             return None
-        found: PublishedMessage | None = self._checkpoint.published(place, scope, layout, dtype)
+        found = self._checkpoint.published(place, scope, layout, dtype)
         if found is None:
             return None
-        table = found.table
+        table, exponent = found
         if not isinstance(table, Table):
-            return Message(scope, table.rows, table.nbytes, _stored=table), found.exponent
+            return Message(scope, table.rows, table.nbytes, _stored=table), exponent
         message = self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
-        return message, found.exponent
+        return message, exponent
 
     def joined(self, message: Message) -> None:
         """Mark a message as joined: from now on it is queried only for single rows."""

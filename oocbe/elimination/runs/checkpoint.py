@@ -14,7 +14,7 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +30,6 @@ from oocbe.tables.table import Table
 
 RECORD_FORMAT = "oocbe-message"
 """Format name in the record of a message."""
-
-
-class PublishedMessage(NamedTuple):
-    """A message on disk, or in memory if in its record; its values were divided by 2 to the ``exponent``."""
-
-    table: StoredTable | StoredCompleteTable | Table
-    exponent: int
 
 
 class OrderCheckpoint:
@@ -135,8 +128,11 @@ class OrderCheckpoint:
 
     def published(
         self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
-    ) -> PublishedMessage | None:
-        """The message of a place if sound, every byte checked, and of this scope, layout and dtype; else None."""
+    ) -> tuple[StoredTable | StoredCompleteTable | Table, int] | None:
+        """The message of a place if sound, every byte checked, and of this scope, layout and dtype; else None.
+
+        It is on disk, or in memory if in its record. With it comes the exponent of the 2 that divided its values.
+        """
         record_path = self._record_path(place)
         try:
             if self.folder.is_symlink():
@@ -150,7 +146,7 @@ class OrderCheckpoint:
                 wanted = layout.select(layout.scope[::-1])
             if table.rows != record["rows"] or table.layout != wanted or table.dtype != dtype:
                 raise CorruptDataError(f"{record_path}: its table is none of this bucket's")
-            message = PublishedMessage(table, int(record["exponent"]))
+            message = table, int(record["exponent"])
         except FileNotFoundError:
             return None
         except (OocbeError, KeyError, ValueError, TypeError) as error:
