@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -237,9 +236,7 @@ class SearchBeside:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._deadline.interrupt()
         self._thread.join()
 
@@ -249,8 +246,7 @@ class SearchBeside:
 
         Raises BaseException: the search failed with a programming error.
         """
-        self._deadline.interrupt()
-        self._thread.join()
+        self.__exit__()
         error = self._error
         if error is not None and not isinstance(error, OocbeError) and not is_want_of_memory(error):
             raise error

@@ -125,9 +125,10 @@ def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTa
     parts: list[Function | Constraint] = [*functions, *constraints]
     scopes = Separators.of([part.scope for part in parts])
     arity = np.diff(scopes.starts)
-    cells = _exact_cells(scopes, sizes, most_cells)
-    if cells is None:
+    if table_cells(scopes, sizes).sum() > most_cells:
         return None
+    cells = np.ones(len(parts), dtype=np.int64)
+    np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), sizes[scopes.members])
     starts = np.concatenate([[0], np.cumsum(cells)])
     is_integral = problem.is_integral and not semiring.needs_floats
     dtype = np.dtype(np.int64 if is_integral else np.float64)
@@ -157,15 +158,6 @@ def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTa
     return FlatTables(scopes, starts, values, permitted)
 
 
-def _exact_cells(scopes: Separators, sizes: NDArray[np.int64], most: int) -> NDArray[np.int64] | None:
-    """Cells of a table over each scope; None if their sum exceeds ``most``."""
-    if table_cells(scopes, sizes).sum() > most:
-        return None
-    products = np.ones(len(scopes.starts) - 1, dtype=np.int64)
-    np.multiply.at(products, np.repeat(np.arange(len(products)), np.diff(scopes.starts)), sizes[scopes.members])
-    return products
-
-
 def _strides(scopes: Separators, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Cells from one value to the next of each member of each scope, the first one fastest."""
     strides = np.ones(len(scopes.members), dtype=np.int64)
@@ -183,13 +175,6 @@ def constants_of(problem: Problem) -> tuple[list[int | float], bool]:
     is_impossible = None in found or any(c.is_impossible for c in problem.linear_constraints)
     is_impossible |= not all(c.permits(()) for c in problem.constraints if not c.scope)
     return [value for value in found if value is not None], is_impossible
-
-
-def scopes_together(*scopes: Separators) -> Separators:
-    """Lists of sets one after another."""
-    lengths = np.concatenate([np.diff(own.starts) for own in scopes])
-    members = np.concatenate([own.members for own in scopes])
-    return Separators(np.concatenate([[0], np.cumsum(lengths)]), members)
 
 
 ULP = 2.0**-52
@@ -262,15 +247,17 @@ class NarrowProblem:
         order, sizes = self.order, self._sizes
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
-        scopes = scopes_together(self.tables.scopes, self.separators)
+        own, sent = self.tables.scopes, self.separators
+        starts = np.concatenate([own.starts, own.starts[-1] + sent.starts[1:]])
+        members = np.concatenate([own.members, sent.members])
         cells = np.concatenate([np.diff(self.tables.starts), self.message_cells])
-        has_members = np.diff(scopes.starts) > 0
-        first = np.minimum.reduceat(position[scopes.members], scopes.starts[:-1][has_members])
+        has_members = np.diff(starts) > 0
+        first = np.minimum.reduceat(position[members], starts[:-1][has_members])
         tables = np.flatnonzero(has_members)
         sequence = np.argsort(first, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(first, minlength=len(order)))])
+        input_starts = np.concatenate([[0], np.cumsum(np.bincount(first, minlength=len(order)))])
         cell_starts = np.concatenate([[0], np.cumsum(cells)])
-        return NarrowLayout(order, sizes, scopes.starts, scopes.members, cell_starts, starts, tables[sequence])
+        return NarrowLayout(order, sizes, starts, members, cell_starts, input_starts, tables[sequence])
 
     def cells(self, dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Values and permissions of all tables' cells; those of the messages are uninitialised."""
