@@ -63,7 +63,7 @@ from oocbe.bounds.row_tables import ScopeTable, ScopeTables, from_zero
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import check_deadline, looked
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 Item = TypeVar("Item")
 
@@ -284,7 +284,7 @@ class _Reducing:
         return min(cells, MOST_JOINED + 1)
 
     def _pays(self, v: int, cells: int) -> bool:
-        if self._linear.has(v) and self._sizes[v] > 1:
+        if self._linear.count(v) and self._sizes[v] > 1:
             return False
         before = sum(self._parts[scope][0].size for scope in self._scopes[v])
         return cells * self._sizes[v] <= MOST_JOINED and cells <= max(before, SMALL_RESULT)
@@ -363,7 +363,7 @@ class _Reducing:
             cells = self._parts[scope][0].size
             before += cells
             after += cells // self._sizes[v] * (1 if u in scope else self._sizes[u])
-        return after <= before and not self._linear.has(v)
+        return after <= before and not self._linear.count(v)
 
     def _replace(self, v: int, u: int, choice: NDArray[np.int64]) -> None:
         """Replace a variable by a neighbour. choice : the value of ``v`` for each value of ``u``."""
@@ -407,20 +407,18 @@ class _Reducing:
         """Remove unneeded values of variables with changed functions; returns whether there were any."""
         found, due = False, []
         for v in sorted(self._changed & self._left):
-            work = self._sizes[v] * self._cells_over(v)
+            work = self._sizes[v] * (self._cells_over(v) + self._sizes[v] * self._linear.count(v))
             if 1 < self._sizes[v] <= MOST_VALUES and work <= self._work_left:
                 self._work_left -= work
                 due.append(v)
         self._changed -= self._left
-        dtype = np.int64 if self._tables.is_integral else np.float64
-        for variables in self._batches(due, self._cells_over):
+        for variables in self._batches(due, lambda v: self._cells_over(v) + self._sizes[v] ** 2):
             functions = [
-                [(*self._parts[scope], scope.index(v)) for scope in sorted(self._scopes[v])]
-                + [(*rows, 0) for rows in self._linear.orders(v, dtype)]
-                for v in variables
+                [(*self._parts[scope], scope.index(v)) for scope in sorted(self._scopes[v])] for v in variables
             ]
-            sizes = [self._sizes[v] for v in variables]
-            for v, kept in zip(variables, values_needed(sizes, functions, 4 * self._tables.rounding), strict=True):
+            sizes, linear = [self._sizes[v] for v in variables], [self._linear.takes_more(v) for v in variables]
+            needed = values_needed(sizes, functions, linear, 4 * self._tables.rounding)
+            for v, kept in zip(variables, needed, strict=True):
                 self._is_impossible |= len(kept) == 0
                 if 0 < len(kept) < self._sizes[v]:
                     self._keep(v, kept)
@@ -599,9 +597,9 @@ class LinearParts:
             for v in c.scope:
                 self._over.setdefault(v, []).append(place)
 
-    def has(self, v: int) -> bool:
-        """Whether a constraint contains the variable."""
-        return v in self._over
+    def count(self, v: int) -> int:
+        """Number of constraints that contain the variable."""
+        return len(self._over.get(v, ()))
 
     def keep(self, v: int, kept: NDArray[np.int64]) -> None:
         """Keep only some values of a variable."""
@@ -613,17 +611,13 @@ class LinearParts:
         for place in self._over.pop(v, ()):
             self._capacities[place] -= int(self._coefficients[place].pop(v)[0])
 
-    def orders(self, v: int, dtype: Any) -> list[tuple[NDArray[Any], NDArray[np.bool_]]]:
-        """Linear constraints as functions over a variable's values, for dominance tests between values.
-
-        Each has shape (values, thresholds): costs of 0, and permitted cells. A value with smaller consumption permits a
-        superset of thresholds, so it blocks its replacement by a value of larger consumption. dtype : of costs.
-        """
-        found = []
+    def takes_more(self, v: int) -> NDArray[np.bool_]:
+        """Whether the variable's value b takes more of some constraint than a, at [a, b]; empty if none contains it."""
+        found = np.zeros((0, 0), dtype=np.bool_)
         for place in self._over.get(v, ()):
             own = self._coefficients[place][v]
-            permitted = own[:, None] <= np.unique(own)[None]
-            found.append((np.zeros(permitted.shape, dtype=dtype), permitted))
+            more = own[None] > own[:, None]
+            found = found | more if len(found) else more
         return found
 
     def left(self, number: Mapping[int, int]) -> tuple[LinearConstraint, ...]:
@@ -642,19 +636,24 @@ Rows = tuple[NDArray[Any], NDArray[np.bool_], int]
 
 
 def values_needed(
-    sizes: Sequence[int], functions: Sequence[Sequence[Rows]], rounding: float = 0.0
+    sizes: Sequence[int],
+    functions: Sequence[Sequence[Rows]],
+    takes_more: Sequence[NDArray[np.bool_]],
+    rounding: float = 0.0,
 ) -> list[NDArray[np.int64]]:
     """The values of each variable that an optimal assignment may need; none if all are forbidden.
 
     sizes : of the variables. functions : all functions over each, all int64 or all float64.
+    takes_more : of linear constraints over each, by :meth:`LinearParts.takes_more`.
     rounding : maximum error of a sum of floats; a smaller gain counts only if no single function has a loss.
     """
     values, permitted, begins = _end_to_end([(values, permitted) for own in functions for values, permitted, _ in own])
     outers = np.array([math.prod(values.shape[:axis]) for own in functions for values, _, axis in own], dtype=np.int64)
     limit = np.array([1 if values.dtype.kind == "i" else -rounding], dtype=values.dtype)
-    starts = starts_of(sizes)
-    is_left = np.ones(starts[-1], dtype=np.bool_)
-    drop_unneeded(values, permitted, begins, outers, starts_of(list(map(len, functions))), starts, limit, is_left)
+    starts, firsts, matrices = map(starts_of, (sizes, [*map(len, functions)], [more.size for more in takes_more]))
+    linear, is_left = np.concatenate([more.ravel() for more in takes_more]), np.ones(starts[-1], dtype=np.bool_)
+    listed = values, permitted, begins, outers, firsts, linear, matrices
+    drop_unneeded(*listed, starts, limit, is_left, current_flag())
     return [np.flatnonzero(is_left[low:high]) for low, high in pairwise(starts.tolist())]
 
 

@@ -199,7 +199,7 @@ def dpop(
     ValueRangeError : sums that could leave 64-bit integers. FormatError : the file.
     Interrupted : Ctrl-C; its ``result`` is the partial result.
     """
-    return _verb(dcop, None, options, overrides, tree, workers, observer)
+    return _verb(dcop, None, options, overrides, tree, parse_integer("workers", workers), observer)
 
 
 def adpop(
@@ -218,7 +218,7 @@ def adpop(
     tables as one message. The bound is exact where no bucket is divided; the assignment is found greedily.
     Parameters and errors as for :func:`dpop`.
     """
-    return _verb(dcop, parse_count("z", z), options, overrides, tree, workers, observer)
+    return _verb(dcop, parse_count("z", z), options, overrides, tree, parse_integer("workers", workers), observer)
 
 
 def _verb(
@@ -258,7 +258,7 @@ def run(
     A time limit or signal is no error: the result is then partial.
     """
     begin = time.perf_counter()
-    _check(dcop, options, tree, workers)
+    _check(dcop, options, tree)
     dcop = replace(dcop, problem=reduce_arity(dcop.problem))
     progress = RunState(dcop, options, z, workers, observer)
     with listening() as interruption, Deadline(options.time_limit) as deadline:
@@ -281,12 +281,11 @@ def run(
     return progress.result()
 
 
-def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: int) -> None:
+def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None) -> None:
     problem = dcop.problem
     for name in ("ub", "resume", "semiring"):
         if getattr(options, name):
             raise UsageError(f"{name}: agents have no use for it; oocbe.solve has")
-    parse_integer("workers", workers)
     if tree is not None and len(tree.parent) != len(problem.variables):
         raise UsageError(f"the pseudo-tree has {len(tree.parent)} variables, {problem.name} {len(problem.variables)}")
     if problem.semiring.combination is not Combination.ADD or not problem.semiring.selects:

@@ -103,7 +103,8 @@ def whole(value: Any) -> Any:
 
 def is_missing(value: object) -> bool:
     """Whether a case does not observe a variable with this value: None, NaN, or pandas' NA or NaT."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (value != value) is True
+    is_float = isinstance(value, float | np.floating)
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (is_float and bool(value != value))
 
 
 def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = None) -> Cases:

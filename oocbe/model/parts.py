@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -122,8 +123,9 @@ class Function:
         if infeasible is not None:
             dtype = np.asarray(array).dtype
             if dtype.kind == "f":
-                with np.errstate(over="ignore"):
-                    infeasible = float(dtype.type(infeasible))  # rounded as the entries are
+                number, infeasible = infeasible, math.inf  # no entry equals an integer beyond floats
+                with np.errstate(over="ignore"), suppress(OverflowError):
+                    infeasible = float(dtype.type(number))  # rounded as the entries are
             keep &= ~np.isnan(dense) if infeasible != infeasible else dense != infeasible
         tuples = np.argwhere(keep) if dense.ndim else np.zeros((int(keep), 0), dtype=np.int64)
         return cls(scope, tuples, dense[keep].ravel(), None)  # type: ignore[arg-type]  # made a tuple there
@@ -143,7 +145,10 @@ class Function:
         return found
 
     def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
-        """Dense form: values and feasibility, each with one axis per scope variable (sizes: of all variables)."""
+        """Dense form: values and feasibility, each with one axis per scope variable.
+
+        sizes : of all variables. Tuples are distinct, as :class:`~oocbe.model.problem.Problem` checks.
+        """
         check_deadline()
         shape = tuple([sizes[v] for v in self.scope])
         is_complete = len(self.values) == math.prod(shape)

@@ -217,5 +217,5 @@ class TableBatch:
         end = filter_tables(*tables, self._uses, self._use_starts, *own, queue, len(due), is_due, current_flag())
         if end == UNFINISHED:
             check_deadline()
-        self._seen = domains.counts.copy()
+        self._seen = None if end == FAILED else domains.counts.copy()
         return None if end == FAILED else np.flatnonzero(domains.counts != before).tolist()

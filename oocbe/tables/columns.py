@@ -129,12 +129,13 @@ def value_dtype(given: np.dtype[Any], what: str) -> np.dtype[Any]:
 
     Raises ModelError: not numbers, or of a dtype that tables do not support.
     """
+    given = given.newbyteorder("=")
     if given in VALUE_DTYPES:
         return given
     if given.kind in "iub" and given.itemsize <= 8:
         return np.dtype(np.int32 if given.itemsize <= 2 else np.int64)
-    if given == np.float16:
-        return np.dtype(np.float32)
+    if given.kind == "f":  # half, or extended precision
+        return np.dtype(np.float32 if given.itemsize < 4 else np.float64)
     raise ModelError(f"{what}: values of {given}; tables have {', '.join(d.name for d in VALUE_DTYPES)}")
 
 

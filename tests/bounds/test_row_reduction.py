@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from oocbe.bounds import row_reduction
+from oocbe.bounds import row_reduction, row_tables
+from oocbe.bounds.kernels.cpu.table_elimination import mark_divisible
 from oocbe.bounds.row_reduction import Elimination, Removal, pieces_of, reduced, values_needed
 from oocbe.bounds.row_tables import ScopeTables
-from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, kept_of, photographs
 from tests.helpers.effort import examples, in_turns
 from tests.helpers.small_problems import all_values
+
+NOTHING = np.zeros((0, 0), dtype=bool)
+"""No linear constraint."""
 
 
 def least_of_rest(problem: Problem, variables: tuple[int, ...]) -> np.ndarray:
@@ -122,10 +128,11 @@ def small(random, sizes, count, largest) -> Problem:
     return Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions))
 
 
-@pytest.mark.parametrize("largest", [2, 10, 2**40])
-def test_values_alone(largest, monkeypatch):
+@pytest.mark.parametrize(("largest", "cells"), [(2, 1), (10, 30), (2**40, 1 << 18)])
+def test_values_alone(largest, cells, monkeypatch):
     """Without eliminating variables that have several left: the optimum stays, and values do go."""
     monkeypatch.setattr(row_reduction, "MOST_JOINED", 0)
+    monkeypatch.setattr(row_reduction, "BATCH_CELLS", cells)
     monkeypatch.setattr(row_reduction._Reducing, "_split", lambda _: False)
     gone = 0
     for seed in range(examples(200)):
@@ -145,7 +152,7 @@ def test_a_forbidden_value_goes_and_what_needs_all_stays():
     tables = ScopeTables.of(Problem(variables, (), (equal,)))
     (part,) = tables.parts
     for axis in range(2):
-        assert values_needed([3], [[(part.values, part.permitted, axis)]])[0].tolist() == [0, 1, 2]
+        assert values_needed([3], [[(part.values, part.permitted, axis)]], [NOTHING])[0].tolist() == [0, 1, 2]
     assert kept_of(reduced(ScopeTables.of(Problem(variables, (), (equal, never)))))[0].tolist() in ([0], [2])
     empty = Constraint((0,), [[0], [1], [2]])
     assert reduced(ScopeTables.of(Problem(variables, (), (equal, empty)))).tables.is_impossible
@@ -156,7 +163,7 @@ def test_a_gain_within_rounding_counts_only_where_no_function_loses():
     everything = np.ones((2, 1), dtype=bool)
 
     def needed(rounding, *functions):
-        (kept,) = values_needed([2], [[(values, everything, 0) for values in functions]], rounding)
+        (kept,) = values_needed([2], [[(values, everything, 0) for values in functions]], [NOTHING], rounding)
         return kept.tolist()
 
     assert needed(1e-9, loses, gains) == [0, 1]
@@ -216,6 +223,75 @@ def test_summands_form_a_forest(scopes, pieces):
         values += random.integers(0, 1000, [3 if v in scope else 1 for v in range(4)])
     found = pieces_of((0, 1, 2, 3), (values, np.ones_like(values, dtype=bool)))
     assert sorted(scope for scope, _ in found if scope) == pieces
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_functions_that_can_be_split_are_marked(dtype):
+    """Those that are not marked are not looked at."""
+    random = np.random.default_rng(1)
+    functions = []
+    for _ in range(300):
+        sizes = random.integers(1, 4, int(random.integers(1, 5)))
+        values = np.zeros(sizes, dtype=dtype)
+        for axes in random.integers(0, 2, (int(random.integers(1, 4)), len(sizes))):
+            values += random.integers(-9, 9, np.where(axes, sizes, 1)).astype(dtype)
+        permitted = np.ones(sizes, dtype=bool) if random.integers(2) else random.random(sizes) < 0.9
+        functions.append((np.where(permitted, values, 0), permitted))
+    is_marked = np.zeros(len(functions), dtype=bool)
+    shapes = [values.shape for values, _ in functions]
+    axes = np.cumsum([0, *map(len, shapes)])
+    sizes = np.array([size for shape in shapes for size in shape])
+    mark_divisible(*row_reduction._end_to_end(functions), sizes, axes, is_marked)
+    scopes = [tuple(range(len(shape))) for shape in shapes]
+    can_split = [pieces_of(scope, function)[0][0] != scope for scope, function in zip(scopes, functions, strict=True)]
+    assert 0 < sum(can_split) < len(functions)
+    assert not (np.array(can_split) & ~is_marked).any()
+
+
+def test_values_go_only_where_no_linear_constraint_takes_more(monkeypatch):
+    """Against enumeration; constraints that stay linear are no tables."""
+    monkeypatch.setattr(row_tables, "LARGEST_LINEAR", 4)
+    monkeypatch.setattr(row_reduction, "MOST_JOINED", 0)
+    gone = kept_linear = 0
+    for seed in range(examples(150)):
+        random = np.random.default_rng(seed)
+        sizes = (3, 2, 4, 3)
+        linear = tuple(
+            LinearConstraint(
+                scope := tuple(random.choice(4, 3, replace=False).tolist()),
+                tuple(random.integers(0, 5, sizes[v]) for v in scope),
+                int(random.integers(2, 9)),
+            )
+            for _ in range(2)
+        )
+        functions = tuple(Function.from_array((v,), random.integers(0, 9, size)) for v, size in enumerate(sizes))
+        problem = Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), functions, (), linear)
+        made = reduced(ScopeTables.of(problem, keeps_linear=True))
+        kept_linear += len(made.tables.linear)
+        gone += sum(sizes) - sum(made.tables.problem.sizes)
+        least = least_of_rest(problem, ()).min()
+        best = min(
+            (value for a in np.ndindex(*made.tables.problem.sizes) if (value := made.tables.evaluate(a)) is not None),
+            default=np.inf,
+        )
+        assert made.tables.is_impossible or best == least
+        assert not made.tables.is_impossible or least == np.inf
+    assert gone
+    assert kept_linear
+
+
+def test_wide_domains_in_many_linear_constraints_end_in_time():
+    """Their pairs of values count: in one call they took 10 s and 0.8 GiB."""
+    variables = tuple(Variable(f"x{v}", 200) for v in range(30))
+    columns = [tuple(np.arange(200) * k for _ in variables) for k in range(1, 21)]
+    linear = tuple(LinearConstraint(tuple(range(30)), own, 1000 * k) for k, own in enumerate(columns, 1))
+    functions = tuple(Function.from_array((v,), -np.arange(200)) for v in range(30))
+    tables = ScopeTables.of(Problem(variables, functions, (), linear), keeps_linear=True)
+    tracemalloc.start()
+    made = reduced(tables)
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+    assert made.tables.problem.sizes == tables.problem.sizes
 
 
 def test_huge_costs_are_not_split():

@@ -236,6 +236,7 @@ def test_problems_that_agents_do_not_solve():
         dpop(ring(3), ub=4)
     with pytest.raises(UsageError, match="workers: -1 is not an integer of at least 0"):
         dpop(ring(3), workers=-1)
+    assert dpop(ring(3), workers="0").value == dpop(ring(3)).value  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tables", ["auto", "incomplete"])

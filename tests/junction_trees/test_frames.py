@@ -71,7 +71,7 @@ def test_a_case_with_missing_values_is_observed_as_in_a_batch(tree):
     assert tree.evidence == {"grass": "wet"}
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pandas.NA, pandas.NaT])
+@pytest.mark.parametrize("missing", [None, np.nan, np.float64("nan"), np.float32("nan"), pandas.NA, pandas.NaT])
 def test_observing_a_missing_value_retracts_what_was_observed_before(tree, missing):
     tree.observe({"rain": "yes"}, likelihood={"grass": [0.9, 0.1]})
     tree.observe({"rain": missing, "grass": missing})

@@ -294,7 +294,7 @@ LOOPS = {
     "limb_leaf.combine_counts": FLAG,
     "limb_leaf.merge_counts": "the rows of one leaf, of which the flag is looked at for each product",
     "limb_leaf.write_counts": ONE_PASS,
-    "table_elimination.drop_unneeded": "pairs of cells of functions, at most 2^27 by its caller",
+    "table_elimination.drop_unneeded": FLAG,
     "table_elimination.mark_divisible": "2^18 cells or one function, at most once for each pair of its variables",
     "bucket_join.join_values": A_ROW,
     "bucket_join.join_value_leaves": "the leaves of a frontier; the walk looks at the flag between two",

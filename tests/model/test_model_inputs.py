@@ -88,7 +88,12 @@ def test_what_is_infeasible_is_rounded_as_the_entries_are(dtype):
     """Widened to float64, 0.1 in 32 bits is another number."""
     entries = [0.1, 1.0, 60000.0]
     array = entries if dtype is list else np.array(entries, dtype=dtype)
-    for infeasible, left in ((0.1, [[1], [2]]), (60000.0, [[0], [1]]), (1e300, [[0], [1], [2]])):
+    for infeasible, left in (
+        (0.1, [[1], [2]]),
+        (60000.0, [[0], [1]]),
+        (1e300, [[0], [1], [2]]),
+        (10**400, [[0], [1], [2]]),
+    ):
         assert Function.from_array((0,), array, infeasible=infeasible).tuples.tolist() == left
 
 

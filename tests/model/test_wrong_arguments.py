@@ -226,6 +226,8 @@ def test_sizes_of_domains_may_be_numbers_of_numpy(tmp_path: Path) -> None:
         (np.array([1, 2], np.uint64), np.int64),
         (np.array([1, 2], np.float16), np.float32),
         (np.array([1, 2], np.float32), np.float32),
+        (np.array([1, 2], ">f4"), np.float32),
+        (np.array([1, 2], np.longdouble), np.float64),
         (np.array([1, 2], object), np.int64),
         (np.array([True, False]), np.int32),
         ([True, False], np.int64),

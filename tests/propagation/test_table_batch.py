@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.propagation.domains import may_remove
+from oocbe.propagation.domains import Domains, TableBatch, may_remove
 from oocbe.propagation.fixpoint import Network
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
 
@@ -61,3 +63,14 @@ def test_a_chain_is_followed_to_its_end(batch_rows: int) -> None:
     found = Network(problem, batch_rows=batch_rows).propagate_without([(0, 1)])
     assert found.status == "fixpoint"
     assert found.domains.alive.reshape(-1, 2).tolist() == [[1, 0]] * 201
+
+
+def test_a_failure_is_one_again_and_a_set_flag_ends_in_time() -> None:
+    equal = np.array([[0, 0], [1, 1]])
+    domains = Domains.of_sizes((2, 2))
+    batch = TableBatch([((0, 1), equal, True), ((0,), np.array([[0]]), True), ((1,), np.array([[0]]), False)], domains)
+    assert batch.filter(domains) is None
+    assert batch.filter(domains) is None
+    with Deadline(None) as deadline, pytest.raises(TimeLimitError):
+        deadline.interrupt()
+        batch.filter(Domains.of_sizes((2, 2)))

@@ -53,7 +53,17 @@ def eliminate_variable(
 
 @jit
 def drop_unneeded(
-    values: Any, permitted: Any, begins: Any, outers: Any, firsts: Any, starts: Any, limit: Any, is_left: Any
+    values: Any,
+    permitted: Any,
+    begins: Any,
+    outers: Any,
+    firsts: Any,
+    takes_more: Any,
+    matrices: Any,
+    starts: Any,
+    limit: Any,
+    is_left: Any,
+    stop: Any,
 ) -> None:
     """Clear the flags of values that no optimal assignment needs, of variables with their functions.
 
@@ -61,14 +71,21 @@ def drop_unneeded(
         over several of the variables is listed with each. begins : int64 (functions + 1,), first cell of each.
     outers : int64 (functions,), assignments of the axes before the variable's.
     firsts : int64 (variables + 1,), the first function of each. starts : int64 (variables + 1,), its first flag.
+    takes_more, matrices : bool, and int64 (variables + 1,), where each variable's begin: whether b takes more of some
+        linear constraint than a, at [a, b]; of some variables only.
     limit : (1,) of the values' type: b replaces a if its losses add up to less, or if no function has a loss. The loss
         in a function is the largest difference over the cells that permit a.
     is_left : bool (flags,), set; the flags of forbidden values are cleared, too.
+    stop : the flag that ends it early; the values of further variables stay.
     """
     for v in range(len(firsts) - 1):
+        if stop[0] != 0:
+            return
         flags, size = starts[v], starts[v + 1] - starts[v]
         losses = np.zeros((size, size), dtype=values.dtype)
         blocked, costs_more = np.zeros((size, size), dtype=np.bool_), np.zeros((size, size), dtype=np.bool_)
+        for place in range(matrices[v + 1] - matrices[v]):
+            blocked[place // size, place % size] = takes_more[matrices[v] + place]
         for f in range(firsts[v], firsts[v + 1]):
             inner = (begins[f + 1] - begins[f]) // (outers[f] * size)
             for a in range(size):

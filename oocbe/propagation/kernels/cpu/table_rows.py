@@ -149,7 +149,7 @@ def filter_tables(
     """Remove the values without support in some tables, and in those of their variables, to the fixpoint.
 
     A value goes where no allowed row left has it, or where as many forbidden rows left have it as there are assignments
-    of the other variables. Neither changes what the same table supports.
+    of the other variables. A table is at its own fixpoint after one visit: what goes has no support that others lose.
 
     scopes, scope_starts : int64, variables of all tables, one after the other, and (tables + 1,) where each begins.
     cells, cell_starts : int64, their rows likewise, a row's values adjacent. allowed : bool (tables,), else forbidden.
