@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from glob import glob
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from oocbe.cli.failures import guarded
 from oocbe.cli.output import lost, printing, written_to
 from oocbe.errors import UsageError
 from oocbe.model.settings.options import EVERY, OPTIONS, RESUMED, SolveOptions, default_text
+from oocbe.runtime.plain_files import matches
 from oocbe.runtime.urls import url_of
 
 if TYPE_CHECKING:
@@ -204,8 +204,7 @@ def check_files(
         for text in map(str, value if isinstance(value, list) else [] if value is None else [value]):
             if text == "-" and (name in ("cases", "hint", "pieces") or command == "join"):
                 raise UsageError(f"{shown[name]} -: standard input is not supported here; name a file")
-            is_there = os.path.exists(text)  # noqa: PTH110 (no error for texts too long for a name)
-            found = [text] if is_there else glob(text, recursive=True) if command == "join" else []  # noqa: PTH207
+            found = (command == "join" and matches(text)) or ([text] if os.path.exists(text) else [])  # noqa: PTH110
             is_problem = name in ("file", "files") and command not in ("join", "trace")
             sources += [("the problem itself" if is_problem else f"read as {shown[name]}", Path(p)) for p in found]
     targets: list[tuple[str, Path]] = []

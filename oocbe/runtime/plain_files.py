@@ -8,10 +8,12 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import select
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,15 @@ _UNNAMED = ("/proc/", "/dev/fd/")
 def kind_of(mode: int) -> str | None:
     """Name of the kind of a file mode (``st_mode``); None for a plain file."""
     return next((kind for is_one, kind in KINDS if is_one(mode)), None)
+
+
+def matches(pattern: str | Path) -> list[str]:
+    """The files of a pattern, sorted; none if it is itself a file's name. Its folders may have brackets."""
+    if re.search("[*?[]", str(pattern)) is None or os.path.exists(pattern):  # noqa: PTH110 (no error for long texts)
+        return []
+    path = Path(pattern)
+    folder = next((p for p in path.parents if os.path.isdir(p)), path.parent)  # noqa: PTH112
+    return sorted(glob(str(Path(escape(str(folder)), path.relative_to(folder))), recursive=True))  # noqa: PTH207
 
 
 def no_file(path: str | Path, kind: str) -> OSError:

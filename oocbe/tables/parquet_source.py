@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from glob import escape, glob
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -24,7 +23,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline, looked
 from oocbe.runtime.framed import pyarrow
-from oocbe.runtime.plain_files import kind_of, no_file
+from oocbe.runtime.plain_files import kind_of, matches, no_file
 from oocbe.runtime.urls import refuse_url, url_of
 from oocbe.tables.arrow import arrow_table, is_text, refuse_nulls
 from oocbe.tables.object_path import ObjectPath, Place, place_named
@@ -109,12 +108,10 @@ def opened(source: Any, texts: Iterable[str] = (), is_part: bool = False) -> Any
     if not all(isinstance(name, str | Path) for name in names):
         return source
     url = url_of(names[0]) if len(names) == 1 else None
-    if len(names) == 1 and re.search("[*]" if url else "[*?[]", str(names[0])) and not Path(names[0]).exists():
-        if url is not None:
-            raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
-        path = Path(names[0])
-        folder = escape(str(path.parent)) if path.parent.is_dir() else path.parent  # its name may have brackets
-        names = sorted(glob(str(Path(folder, path.name)), recursive=True)) or names  # noqa: PTH207 (with a root)
+    if url is not None and "*" in str(names[0]):
+        raise UsageError(f"{url}: a pattern is of files on this machine; name a file, or the folder of all parts")
+    if len(names) == 1 and url is None:
+        names = matches(names[0]) or names
     endings = (re.search(r"[.](csv|tsv)([.](gz|bz2|xz|zst))?$", str(name).lower()) for name in names)
     kinds = [(found[1], found[3]) for found in endings if found is not None]
     if not kinds or len(kinds) < len(names):

@@ -32,6 +32,8 @@ def folder(tmp_path, monkeypatch):
     texts = {"w.bif": NETWORK, "x.evid": "1 0 0\n", "w.csv": "rain\nyes\n", "ord.txt": "0 1\n", "x.sol": "a 0\n"}
     for name, text in (texts | dict.fromkeys(("sales.csv", "costs.csv"), "shop,gain\na,1\n")).items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "d[1]").mkdir()
+    shutil.copy(tmp_path / "sales.csv", tmp_path / "d[1]" / "a.csv")
     (tmp_path / "w.tree").mkdir()
     (tmp_path / "w.tree" / "tree.json").write_text("{}")
     (tmp_path / "hard").hardlink_to(tmp_path / "costs.csv")
@@ -46,6 +48,8 @@ def folder(tmp_path, monkeypatch):
         [*JOIN, "-o", "zz.csv", "--trace", "hard"],
         [*JOIN, "-o", "costs.csv"],
         ["join", "s*.csv", "--group-by", "shop", "--max", "gain", "-o", "sales.csv"],
+        ["join", "d[1]/*.csv", "costs.csv", "--group-by", "shop", "--max", "gain", "-o", "d[1]/a.csv"],
+        ["join", "d[1]/**/a.csv", "costs.csv", "--group-by", "shop", "--max", "gain", "-o", "d[1]/a.csv"],
         [*QUERY, "-o", "zz.csv", "--trace", "w.csv"],
         [*QUERY, "-o", "zz.csv", "--trace", "soft"],
         [*QUERY, "-o", "zz.csv", "--trace", "w.tree/tree.json"],
