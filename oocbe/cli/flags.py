@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import stat
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -198,39 +199,70 @@ def check_files(
     Raises UsageError: names the flag or argument, and the problem with its file.
     """
     shown = {n: n.removesuffix("s").upper() if n in arguments else f"--{n}" for n in (*TARGETS, *PLACES, *SOURCES)}
-    sources: list[tuple[str, Path]] = []
+    sources = [*_sources(command, given, shown), ("standard error goes there", 2), ("standard output goes there", 1)]
+    targets = list(_targets(command, given, shown))
+    for name, target in targets:
+        is_made = name in PLACES or (command, name) == ("join", "output")  # and nothing else is printed
+        if not is_made:
+            _check_place(shown[name], target, workdir)
+        for what, source in sources[: -1 if is_made else None]:
+            is_better = (name, what) == ("solution", "this is read as --hint")  # no solution is worse than its hint
+            if not is_better and _is_lost(target, source, command != "solve"):
+                raise UsageError(f"{shown[name]} {target}: {what}; name another file")
+    for (other, first), (name, second) in itertools.combinations(targets, 2):
+        if (first.resolve() == second.resolve() and not first.is_char_device()) or _is_lost(first, second):
+            raise UsageError(f"{shown[name]} {second}: the {other} goes there; name another file")
+
+
+def _sources(command: str, given: Mapping[str, Any], shown: Mapping[str, str]) -> Iterator[tuple[str, Path | int]]:
+    """Descriptions and paths of what a command reads; 0: standard input."""
     for name in SOURCES:
         value = None if (command, name) == ("compile", "tree") else given.get(name)
+        what = f"this is read as {shown[name]}"
+        if name in ("file", "files") and command not in ("join", "trace"):
+            what = "this is the problem itself"
         for text in map(str, value if isinstance(value, list) else [] if value is None else [value]):
-            if text == "-" and (name in ("cases", "hint", "pieces") or command == "join"):
-                raise UsageError(f"{shown[name]} -: standard input is not supported here; name a file")
-            found = (command == "join" and matches(text)) or ([text] if os.path.exists(text) else [])  # noqa: PTH110
-            is_problem = name in ("file", "files") and command not in ("join", "trace")
-            sources += [("the problem itself" if is_problem else f"read as {shown[name]}", Path(p)) for p in found]
-    targets: list[tuple[str, Path]] = []
+            if text == "-":
+                if name in ("cases", "hint", "pieces") or command == "join":
+                    raise UsageError(f"{shown[name]} -: standard input is not supported here; name a file")
+                if command != "uai" or name == "file":  # there it stands for nothing
+                    yield what, 0
+            elif command == "join" and (found := matches(text)):
+                yield from ((what, Path(path)) for path in found)
+            elif os.path.exists(text) and _is_read(name, text):  # noqa: PTH110 (no error for texts too long for a name)
+                yield what, Path(text)
+
+
+def _is_read(name: str, text: str) -> bool:
+    """Whether a value is read as a file: no name of a finder of orders, and no pair of evidence by its looks."""
+    if name == "order":
+        from oocbe.elimination.orders.order import is_order_file
+
+        return is_order_file(text)
+    return name != "evidence" or "=" not in text or Path(text).name != text or Path(text).suffix != ""
+
+
+def _targets(command: str, given: Mapping[str, Any], shown: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Parameters and paths of what a command writes, without standard output."""
     for name in (*TARGETS, *PLACES) if command != "verify" else ():
         target = given.get(name)
         is_lines = target == COMPETITION and given.get("task") == "count"
         if target is None or is_lines or url_of(target) or (name == "tree" and command != "compile"):
             continue
-        flag, is_streamed = shown[name], name == "out" and "to" in given
-        if str(target) == "-":
-            if command in ("join", "query") or (is_streamed and not given.get("json")):
-                continue
-            raise UsageError(f"{flag} -: standard output is for the answer; name a file")
-        target = Path(target)
-        targets.append((name, target))
-        if name not in PLACES and (command, name) != ("join", "output"):
-            _check_place(flag, target, workdir)
-        for what, source in sources if target.is_file() else ():  # no terminal, which may be both
-            is_within = source.is_dir() and target.resolve().is_relative_to(source.resolve()) and command != "solve"
-            is_better = (name, what) == ("solution", "read as --hint")  # no solution is worse than its hint
-            if is_within or (source.is_file() and target.samefile(source) and not is_better):
-                raise UsageError(f"{flag} {target}: this is {what}; name another file")
-    for (other, first), (name, second) in itertools.combinations(targets, 2):
-        is_link = first.is_file() and second.is_file() and first.samefile(second)
-        if (first.resolve() == second.resolve() and not first.is_char_device()) or is_link:
-            raise UsageError(f"{shown[name]} {second}: the {other} goes there; name another file")
+        if str(target) != "-":
+            yield name, Path(target)
+        elif command not in ("join", "query") and (name != "out" or "to" not in given or given.get("json")):
+            raise UsageError(f"{shown[name]} -: standard output is for the answer; name a file")
+
+
+def _is_lost(target: Path, other: Path | int, is_folder_kept: bool = False) -> bool:
+    """Whether writing a target changes another file, given by path or number; if to be kept, also one in a folder."""
+    with suppress(OSError):
+        found, status = target.stat(), os.stat(other)  # noqa: PTH116 (of a number)
+        if stat.S_ISDIR(status.st_mode) and isinstance(other, Path) and is_folder_kept and stat.S_ISREG(found.st_mode):
+            return target.resolve().is_relative_to(other.resolve())
+        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, status)  # no terminal, which may be both
+    return False
 
 
 def _check_place(flag: str, target: Path, workdir: Path | None) -> None:
@@ -244,5 +276,3 @@ def _check_place(flag: str, target: Path, workdir: Path | None) -> None:
         raise UsageError(f"{flag} {target}: this is a folder; name a file")
     if not is_special and not os.access(folder, os.W_OK):
         raise UsageError(f"{flag} {target}: the folder {folder} cannot be written to; name another one")
-    if target.is_file() and os.path.samestat(target.stat(), os.fstat(1)):
-        raise UsageError(f"{flag} {target}: standard output goes there; name another file")

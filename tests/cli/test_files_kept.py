@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -42,35 +44,55 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        [*JOIN, "-o", "zz.csv", "--trace", "costs.csv"],
-        [*JOIN, "-o", "zz.csv", "--trace", "hard"],
-        [*JOIN, "-o", "costs.csv"],
-        ["join", "s*.csv", "--group-by", "shop", "--max", "gain", "-o", "sales.csv"],
-        ["join", "d[1]/*.csv", "costs.csv", "--group-by", "shop", "--max", "gain", "-o", "d[1]/a.csv"],
-        ["join", "d[1]/**/a.csv", "costs.csv", "--group-by", "shop", "--max", "gain", "-o", "d[1]/a.csv"],
-        [*QUERY, "-o", "zz.csv", "--trace", "w.csv"],
-        [*QUERY, "-o", "zz.csv", "--trace", "soft"],
-        [*QUERY, "-o", "zz.csv", "--trace", "w.tree/tree.json"],
-        [*QUERY, "-o", "w.csv"],
-        ["convert", "w.bif", "w4.uai", "--evidence", "x.evid", "--trace", "x.evid"],
-        ["convert", "w.bif", "x.evid", "--to", "uai", "--evidence", "x.evid"],
-        ["solve", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
-        ["bound", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
-        ["uai", "w.bif", "x.evid", "-", "MAR", "-o", "x.evid"],
-        [*SOLVE, "--order", "ord.txt", "--solution", "ord.txt"],
-        ["solve", "grid.wcsp", "w.bif", "--csv", "w.bif"],
-        ["propagate", "grid.wcsp", "--output", "grid.wcsp"],
-        ["trace", "ord.txt", "--png", "ord.txt"],
+        ([*JOIN, "-o", "zz.csv", "--trace", "costs.csv"], "--trace costs.csv: this is read as FILE"),
+        ([*JOIN, "-o", "zz.csv", "--trace", "hard"], "--trace hard: this is read as FILE"),
+        ([*JOIN, "-o", "costs.csv"], "--output costs.csv: this is read as FILE"),
+        (
+            ["join", "s*.csv", "--group-by", "shop", "--max", "gain", "-o", "sales.csv"],
+            "--output sales.csv: this is read as FILE",
+        ),
+        (
+            ["join", "d[1]/*.csv", "costs.csv", "--group-by", "shop", "--max", "gain", "-o", "d[1]/a.csv"],
+            "--output d[1]/a.csv: this is read as FILE",
+        ),
+        (
+            ["join", "d[1]/**/a.csv", "costs.csv", "--group-by", "shop", "--max", "gain", "-o", "d[1]/a.csv"],
+            "--output d[1]/a.csv: this is read as FILE",
+        ),
+        ([*QUERY, "-o", "zz.csv", "--trace", "w.csv"], "--trace w.csv: this is read as --cases"),
+        ([*QUERY, "-o", "zz.csv", "--trace", "soft"], "--trace soft: this is read as --cases"),
+        ([*QUERY, "-o", "zz.csv", "--trace", "w.tree/tree.json"], "--trace w.tree/tree.json: this is read as TREE"),
+        ([*QUERY, "-o", "w.csv"], "--out w.csv: this is read as --cases"),
+        (
+            ["convert", "w.bif", "w4.uai", "--evidence", "x.evid", "--trace", "x.evid"],
+            "--trace x.evid: this is read as --evidence",
+        ),
+        (
+            ["convert", "w.bif", "x.evid", "--to", "uai", "--evidence", "x.evid"],
+            "OUT x.evid: this is read as --evidence",
+        ),
+        (
+            ["solve", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
+            "--solution x.evid: this is read as --evidence",
+        ),
+        (
+            ["bound", "w.bif", "--evidence", "x.evid", "--solution", "x.evid"],
+            "--solution x.evid: this is read as --evidence",
+        ),
+        (["uai", "w.bif", "x.evid", "-", "MAR", "-o", "x.evid"], "--output x.evid: this is read as EVIDENCE"),
+        ([*SOLVE, "--order", "ord.txt", "--solution", "ord.txt"], "--solution ord.txt: this is read as --order"),
+        (["solve", "grid.wcsp", "w.bif", "--csv", "w.bif"], "--csv w.bif: this is the problem itself"),
+        (["propagate", "grid.wcsp", "--output", "grid.wcsp"], "--output grid.wcsp: this is the problem itself"),
+        (["trace", "ord.txt", "--png", "ord.txt"], "--png ord.txt: this is read as FILE"),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_output_over_an_input_is_refused_before_any_work(folder, arguments):
+def test_an_output_over_an_input_is_refused_before_any_work(folder, arguments, said):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     done = call(*arguments)
-    assert (done.exit_code, arguments[-2] in done.stderr or arguments[2] in done.stderr) == (2, True), done.stderr
-    assert "; name another file" in done.stderr
+    assert (done.exit_code, f"{said}; name another file" in done.stderr) == (2, True), done.stderr
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -104,3 +126,27 @@ def test_a_solution_may_take_the_place_of_its_hint(folder):
 def test_a_count_in_lines_is_no_file(folder):
     (folder / "competition").mkdir()
     assert "s SATISFIABLE" in call("solve", "grid.wcsp", "--task", "count", "-o", "competition").stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ("solve - --format wcsp --solution grid.wcsp < grid.wcsp", "--solution grid.wcsp: this is the problem itself"),
+        ("convert - grid.wcsp --format wcsp --to cfn < grid.wcsp", "OUT grid.wcsp: this is the problem itself"),
+        ("solve grid.wcsp --solution /dev/stderr", "--solution /dev/stderr: standard error goes there"),
+        ("convert grid.wcsp log --to cfn", "OUT log: standard error goes there"),
+        ("solve grid.wcsp --solution out > out", "--solution out: standard output goes there"),
+    ],
+)
+def test_an_output_over_an_open_stream_is_refused(folder, shell, said):
+    before = (folder / "grid.wcsp").read_bytes()
+    subprocess.run(f"{sys.executable} -m oocbe {shell} 2> log", shell=True, check=False)
+    assert f"{said}; name another file" in (folder / "log").read_text()
+    assert (folder / "grid.wcsp").read_bytes() == before
+
+
+def test_names_that_are_read_as_no_file_may_be_written(folder):
+    (folder / "auto").write_text("")
+    assert call(*SOLVE, "--solution", "auto").exit_code == 0
+    (folder / "rain=yes").write_text("")
+    assert call("solve", "w.bif", "--evidence", "rain=yes", "--solution", "rain=yes").exit_code == 0
