@@ -32,9 +32,6 @@ from oocbe.runtime.interruption import END_SIGNALS, Interruption, heard
 from oocbe.runtime.memory import DEVICE, MemoryLimit, is_want_of_memory
 from oocbe.runtime.urls import refuse_url
 
-EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
-"""Exit codes after a signal, as in a shell."""
-
 EXIT_BROKEN_PIPE = 128 + 13
 """Exit code after the reader of the output closed it: SIGPIPE, which the signal module lacks on some systems."""
 

@@ -24,7 +24,7 @@ from typer.models import ArgumentInfo
 
 from oocbe.cli import failures
 from oocbe.cli.failures import guarded
-from oocbe.cli.output import lost, printing, written_to
+from oocbe.cli.output import code_beside, printing, written_to
 from oocbe.errors import UsageError
 from oocbe.model.settings.options import EVERY, OPTIONS, RESUMED, SolveOptions, default_text
 from oocbe.runtime.plain_files import matches
@@ -139,8 +139,7 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
 
                     stack.enter_context(Deadline(options.time_limit))
                     check_deadline()
-                code = function(**passed)
-                return lost[0].exit_code if lost else code
+                return code_beside(function(**passed))
 
         run.__name__ = name
         called = guarded(run)

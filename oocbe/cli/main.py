@@ -26,7 +26,7 @@ import typer
 
 from oocbe import __version__
 from oocbe.cli import COMPLETION_VARIABLE, failures
-from oocbe.cli.failures import EXITS_BY_SIGNAL
+from oocbe.cli.output import EXITS_BY_SIGNAL
 from oocbe.errors import EXIT_USAGE, UsageError
 from oocbe.runtime.address_space import THREADS_VARIABLE
 from oocbe.runtime.interruption import END_SIGNALS

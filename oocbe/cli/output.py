@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from oocbe import __version__
-from oocbe.errors import ResourceError, UnsupportedError, UsageError
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_NOTHING_BETTER, OocbeError, RequestedEndError
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.model.results.numerals import all_digits, schema_version_of
-from oocbe.runtime.interruption import current
+from oocbe.runtime.interruption import END_SIGNALS, current
 
 _mode = {"json": False, "quiet": False}
 """Form of the output of this process's command."""
@@ -28,11 +29,28 @@ def beside_answer(path: Path | None) -> Iterator[None]:
     """Within the block, a file is written beside the answer, which is printed all the same if that fails."""
     try:
         yield
-    except (OSError, UsageError, UnsupportedError, ResourceError) as error:
+    except RequestedEndError:
+        raise
+    except (OocbeError, OSError, MemoryError) as error:
         if isinstance(error, OSError):
             error.filename = error.filename or str(path)
-        lost.append(failure_of(error))
-        warn(lost[-1].message)
+        failed = failure_of(error)
+        if str(path) not in failed.message:
+            failed = replace(failed, message=f"{path}: not written: {error if str(error) else failed.message}")
+        lost.append(failed)
+        warn(failed.message)
+
+
+EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
+"""Exit codes after a signal, as in a shell."""
+
+KEPT_CODES = (EXIT_INFEASIBLE, EXIT_NOTHING_BETTER, EXIT_LIMIT, *EXITS_BY_SIGNAL)
+"""Exit codes of answers that a file not written beside them leaves as they are."""
+
+
+def code_beside(code: int | None) -> int | None:
+    """The exit code of a command whose answer has a code: that of the files not written, where they decide."""
+    return code if code in KEPT_CODES else max([code or 0, *(failed.exit_code for failed in lost)])
 
 
 @contextmanager
@@ -80,9 +98,9 @@ def print_answer(
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """Print one JSON object with what :func:`wrapped` adds, and the error of a file beside it; no ``NaN``."""
+    """Print one JSON object with what :func:`wrapped` adds, and the error of a side file; refuses ``NaN``."""
     if lost and "error" not in content:  # that of a trace is of its run
-        content = {**content, "error": lost[0].to_json()}
+        content = {**content, "error": max(lost, key=lambda failed: failed.exit_code).to_json()}
     with all_digits():
         text = json.dumps(wrapped(content), indent=2, allow_nan=False)
     defer_signals()

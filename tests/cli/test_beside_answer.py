@@ -13,7 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
+from oocbe.cli.output import beside_answer, code_beside
+from oocbe.errors import CorruptDataError, RequestedEndError, TimeLimitError, ValueRangeError
 from oocbe.formats import read
+from oocbe.model.results.failure import Failure
 
 GRID = "examples/grid.wcsp"
 NETWORK = """network small { }
@@ -66,6 +69,44 @@ def test_other_files_beside_an_answer(tmp_path, arguments, flag, suffix):
     arguments = [tmp_path / text if text == "small.bif" else text for text in arguments]
     done = call(*arguments, target, "--quiet")
     assert (done.exit_code, flag in done.stdout, f"{target}: " in done.stderr) == (30, True, True), done.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), 30),
+        (CorruptDataError("a block is damaged"), 40),
+        (ValueRangeError("the sum leaves int64"), 2),
+        (TimeLimitError("the time limit of 1 s was reached"), 20),
+    ],
+    ids=repr,
+)
+def test_an_answer_outlives_what_fails_for_its_certificate(tmp_path, monkeypatch, error, code):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("oocbe.certificates.making.write_certificate", fail)
+    done = call("solve", GRID, "--certificate", tmp_path / "c", "--quiet")
+    assert (done.exit_code, done.stdout) == (code, "optimal 1812\n"), done.stderr
+    assert f"{tmp_path / 'c'}: not written: " in done.stderr and "no answer" not in done.stderr
+
+
+def test_a_requested_end_is_no_failure_of_a_file():
+    with pytest.raises(RequestedEndError), beside_answer(Path("c")):
+        raise RequestedEndError("stop")
+
+
+def test_exit_codes_of_answers_are_kept_and_of_several_failures_the_greatest_counts(tmp_path, monkeypatch):
+    (tmp_path / "no.cnf").write_text("p cnf 1 2\n1 0\n-1 0\n")
+    (tmp_path / "full.html").symlink_to("/dev/full")
+    done = call("solve", tmp_path / "no.cnf", "--report", tmp_path / "full.html", "--quiet")
+    assert (done.exit_code, done.stdout, "disk is full" in done.stderr) == (10, "infeasible\n", True)
+    for failures, kept in (([], 0), ([2, 40, 30], 40)):
+        monkeypatch.setattr("oocbe.cli.output.lost", [Failure("", "", code) for code in failures])
+        assert [code_beside(code) for code in (None, 0, 10, 11, 20, 129, 130, 143)] == [
+            *[kept] * 2,
+            *(10, 11, 20, 129, 130, 143),
+        ]
 
 
 def test_a_table_of_a_batch_is_tried_first_and_may_be_lost(monkeypatch):
