@@ -273,5 +273,5 @@ def _check_place(flag: str, target: Path, workdir: Path | None) -> None:
         raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
     if target.is_dir():
         raise UsageError(f"{flag} {target}: this is a folder; name a file")
-    if not is_special and not os.access(folder, os.W_OK):
+    if not is_special and not os.access(folder, os.W_OK) and not (target.is_file() and os.access(target, os.W_OK)):
         raise UsageError(f"{flag} {target}: the folder {folder} cannot be written to; name another one")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json as writer
 from collections import Counter
@@ -84,13 +83,19 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
     """A function that writes an outcome to the table at once: a batch may be killed."""
     if table is None:
         return lambda file, outcome: None
-    from oocbe.errors import UsageError
+    from oocbe.formats.files import explaining
 
-    try:
-        rows = csv.writer(codecs.getwriter("utf-8")(closed.enter_context(table.open("wb", buffering=0))))
+    with explaining(table), ExitStack() as opened:
+        stream = opened.enter_context(table.open("w", encoding="utf-8", newline=""))
+        rows = csv.writer(stream)
         rows.writerow(COLUMNS)
-    except OSError as error:
-        raise UsageError(f"--csv {table}: cannot be written: {error.strerror}") from None
+        stream.flush()
+        opened.pop_all()
+
+    @closed.callback
+    def close() -> None:
+        with beside_answer(table):
+            stream.close()
 
     def write(file: Path, outcome: Outcome) -> None:
         result, failure = outcome.result, outcome.failure
@@ -99,6 +104,7 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
             content = [result.status, result.value, result.bound, f"{result.seconds.get('total', 0.0):.3f}"]
         with all_digits():
             rows.writerow([file, *content, outcome.exit_code, "" if failure is None else failure.message])
+        stream.flush()
 
     return write
 

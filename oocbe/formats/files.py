@@ -7,15 +7,17 @@ takes itself is capped as well.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import lzma
 import os
+import shutil
 import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -46,6 +48,9 @@ COMPRESSED_BYTES = 2**16
 
 XZ_MEMORY_BYTES = range(80 * 2**20, 256 * 2**20)
 """Least and largest limit on what decompression takes: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
+
+OPEN_FILES = ("/dev/std", "/dev/fd/", "/proc/")
+"""Beginnings of paths of open files."""
 
 STANDARD_STREAM = "-"
 """In the place of a path: standard input, or output."""
@@ -234,33 +239,60 @@ def _compressing(path: str | Path, file: BinaryIO, level: int) -> AbstractContex
 
 
 @contextmanager
-def published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
-    """A file that replaces a path at the block's end; no regular file is written itself. ``size``: for errors."""
-    refuse_url(path, "a file that is written")
-    if str(path) == STANDARD_STREAM:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.flush()
-        return
-    path = Path(path)
+def explaining(path: str | Path, size: str = "") -> Iterator[None]:
+    """Within the block, system errors of writing a file become errors of oocbe. ``size``: for that of a full disk."""
     try:
-        if path.exists() and not path.is_file():  # not resolved: a pipe behind /dev/stdout has no path
-            with path.open("wb") as special:
-                yield special
-            return
-        path = path.resolve()
-        with temporary_beside(path) as temporary:
-            before("write", temporary)
-            with temporary.open("wb") as file:
-                yield file
-                file.flush()
-                before("synchronise", temporary)
-                os.fsync(file.fileno())
-            replace(temporary, path)
+        yield
     except OSError as error:
         if error.errno in FULL_DISK:
             raise ResourceError(f"{path}: the disk is full{size}. Free some space, or write elsewhere") from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _in_place_if_refused(path: Path) -> Iterator[None]:
+    """Within the block, a folder that takes no other file for one that is there is no error."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EBUSY, errno.EPERM, errno.EXDEV) or not path.is_file():
+            raise
+
+
+@contextmanager
+def published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
+    """A file that replaces a path at the block's end; no regular file is written itself, where the folder takes others.
+
+    size : for errors.
+    """
+    refuse_url(path, "a file that is written")
+    if str(path) == STANDARD_STREAM:
+        sys.stdout.flush()
+        text = io.BytesIO()
+        yield getattr(sys.stdout, "buffer", text)
+        sys.stdout.write(text.getvalue().decode())  # to a notebook's stream, which takes no bytes
+        sys.stdout.flush()
+        return
+    path = Path(path)
+    with explaining(path, size), ExitStack() as stack:
+        # Not resolved: a pipe behind /dev/stdout has no path, and a file there is open.
+        if path.exists() and (not path.is_file() or str(path.absolute()).startswith(OPEN_FILES)):
+            yield stack.enter_context(path.open("wb"))
+            return
+        path = temporary = path.resolve()
+        with _in_place_if_refused(path):
+            temporary = stack.enter_context(temporary_beside(path))
+        before("write", temporary)
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            before("synchronise", temporary)
+            os.fsync(file.fileno())
+        with _in_place_if_refused(path):
+            replace(temporary, path)
+            temporary = path
+        if temporary != path:
+            shutil.copyfile(temporary, path)
 
 
 RECORDS = {

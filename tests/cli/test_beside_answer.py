@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,13 +112,45 @@ def test_exit_codes_of_answers_are_kept_and_of_several_failures_the_greatest_cou
         ]
 
 
-def test_a_table_of_a_batch_is_tried_first_and_may_be_lost(monkeypatch):
+def test_a_table_of_a_batch_is_tried_first(tmp_path):
     done = call("solve", GRID, GRID, "--csv", "/dev/full", "--quiet")
-    assert (done.exit_code, "--csv /dev/full: cannot be written" in done.stderr) == (2, True), done.stderr
-    monkeypatch.setattr("oocbe.cli.many.COLUMNS", ())
-    monkeypatch.setattr("oocbe.cli.many._rows_of", lambda *_: lambda *_: Path("/dev/full").write_text("row"))
-    done = call("solve", GRID, GRID, "--csv", "/dev/null", "--quiet")
-    assert (done.exit_code, done.stdout.count("optimal 1812")) == (30, 2), done.stderr
+    assert (done.exit_code, done.stdout, "/dev/full: the disk is full" in done.stderr) == (30, "", True), done.stderr
+    done = call("solve", GRID, GRID, "--csv", "/dev/fd/missing", "--quiet")
+    assert (done.exit_code, done.stdout) == (2, ""), done.stderr
+
+
+def test_rows_of_a_batch_may_be_lost(tmp_path):
+    table, begin = tmp_path / "t.csv", len("file,status,value,bound,seconds,exit code,error\r\n")
+    run = [sys.executable, "-m", "oocbe", "solve", GRID, GRID, "--csv", table, "--quiet"]
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (begin + 20, begin + 20))
+
+    done = subprocess.run(run, capture_output=True, text=True, preexec_fn=limit)
+    assert (done.returncode, done.stdout.count("optimal 1812")) == (30, 2), done.stderr
+    assert f"{table}: File too large" in done.stderr
+    assert table.stat().st_size == begin + 20
+
+
+def test_rows_of_a_batch_are_written_whole(tmp_path, monkeypatch):
+    """Also where the system takes a part of a row at a time."""
+    write, table = io.FileIO.write, tmp_path / "t.csv"
+
+    class Partial(io.FileIO):
+        def write(self, data):
+            return write(self, bytes(data)[:5])
+
+    def opened(path, mode="r", buffering=-1, encoding=None, **_):
+        if path != table or "w" not in mode:
+            return of_path(path, mode, buffering, encoding)
+        raw = Partial(path, mode.removesuffix("b"))
+        return raw if buffering == 0 else io.TextIOWrapper(io.BufferedWriter(raw), encoding, newline="")
+
+    of_path = Path.open
+    monkeypatch.setattr(Path, "open", opened)
+    assert call("solve", GRID, GRID, "--csv", table, "--quiet").exit_code == 0
+    assert [line.split(",")[2] for line in table.read_text().splitlines()] == ["value", "1812", "1812"]
 
 
 def test_full_standard_output_gives_no_advice_about_a_folder():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
+from oocbe.errors import UsageError
+from oocbe.formats.files import write_plain
 
 NETWORK = """network small { }
 variable rain { type discrete [ 2 ] { yes, no }; }
@@ -150,3 +155,38 @@ def test_names_that_are_read_as_no_file_may_be_written(folder):
     assert call(*SOLVE, "--solution", "auto").exit_code == 0
     (folder / "rain=yes").write_text("")
     assert call("solve", "w.bif", "--evidence", "rain=yes", "--solution", "rain=yes").exit_code == 0
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EBUSY, errno.EPERM, errno.EXDEV])
+@pytest.mark.parametrize("step", ["temporary_beside", "replace"])
+def test_a_file_is_written_in_place_where_its_folder_takes_no_other(folder, monkeypatch, step, code):
+    def refused(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(f"oocbe.formats.files.{step}", refused)
+    (folder / "same").hardlink_to(folder / "x.sol")
+    write_plain(folder / "x.sol", "a 1\n")
+    assert (folder / "same").read_text() == "a 1\n"
+    with pytest.raises(UsageError, match=r"new[.]sol: cannot be written"):
+        write_plain(folder / "new.sol", "a 1\n")
+    assert not (folder / "new.sol").exists()
+
+
+def test_a_file_in_a_folder_that_takes_no_other_is_no_reason_to_refuse(folder, monkeypatch):
+    access = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: path != folder and access(path, mode))
+    assert call(*SOLVE, "--solution", folder / "x.sol").exit_code == 0
+    assert call(*SOLVE, "--solution", folder / "new.sol").exit_code == 2
+
+
+def test_the_path_of_an_open_file_is_never_replaced(folder):
+    with (folder / "log").open("w") as log:
+        write_plain(f"/dev/fd/{log.fileno()}", "first\n")
+        assert os.path.samestat(os.fstat(log.fileno()), (folder / "log").stat())
+    assert (folder / "log").read_text() == "first\n"
+
+
+def test_a_stream_without_bytes_takes_text(monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    write_plain("-", "ä\n")
+    assert sys.stdout.getvalue() == "ä\n"
