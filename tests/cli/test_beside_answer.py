@@ -223,3 +223,8 @@ def test_an_answer_of_a_trace_keeps_the_error_of_its_run(tmp_path):
         None,
         True,
     )
+
+
+def test_a_trace_that_cannot_begin_is_named():
+    done = call("solve", GRID, "--trace", "/dev/full")
+    assert (done.exit_code, "/dev/full: No space left on device" in done.stderr) == (30, True), done.stderr

@@ -75,7 +75,8 @@ class TraceFile:
         head = {"name": HEAD, "ph": "M", "pid": 0, "args": {"version": VERSION, **(about or {})}}
         try:
             self._append(f"[\n{json.dumps(head)}")
-        except OSError:
+        except OSError as error:
+            error.filename = error.filename or str(path)
             with suppress(OSError):  # the buffered data cannot be written
                 self._file.close()
             raise
