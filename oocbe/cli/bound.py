@@ -9,6 +9,7 @@ import typer
 from oocbe.cli.flags import ProblemFile, SolutionFlag, command, load
 from oocbe.cli.output import beside_answer, defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
+from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ def bound(
 
 
 def _limit(text: str) -> int | str:
-    from oocbe.errors import UsageError
-
     if text == "auto":
         return text
     if not text.isdecimal() or int(text) < 1:

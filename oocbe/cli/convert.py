@@ -15,6 +15,7 @@ import typer
 
 from oocbe.cli.flags import command, load_model
 from oocbe.cli.output import print_written
+from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -73,7 +74,6 @@ def convert(
         return
     columns.refuse(file, values)
     from oocbe.api.facade import finite_problem
-    from oocbe.errors import UsageError
     from oocbe.formats import writes_systems
     from oocbe.model.dcop import Dcop
     from oocbe.model.linear_system import LinearSystem
@@ -140,8 +140,6 @@ class ParquetColumns(NamedTuple):
         cls, rename: list[str] | None, drop_nulls: bool, duplicates: bool, scope: list[str] | None
     ) -> ParquetColumns:
         """The settings from flags; UsageError for a pair without a ``=``, or a column with two names."""
-        from oocbe.errors import UsageError
-
         named: dict[str, str] = {}
         for pair in rename or ():
             column, equals, name = pair.partition("=")
@@ -154,8 +152,6 @@ class ParquetColumns(NamedTuple):
 
     def refuse(self, file: str, values: str | None = None) -> None:
         """Raise UsageError if any, or a column of values, is given, because the input is no Parquet."""
-        from oocbe.errors import UsageError
-
         flags = zip(("--rename", "--drop-nulls", "--duplicates", "--scope", "--values"), (*self, values), strict=True)
         for flag, value in flags:
             if value is not None and value is not False:
@@ -184,7 +180,6 @@ def convert_table(file: str, out: str, to: str | None, settings: ConversionSetti
 
     Raises UsageError: OUT exists without ``overwrite``, or an unknown ``to``. Errors of reading and writing tables.
     """
-    from oocbe.errors import UsageError
     from oocbe.tables.chunk_files import PACKED, ZSTD
     from oocbe.tables.object_path import is_url
     from oocbe.tables.scratch import ScratchFolder, default_parent
@@ -207,7 +202,6 @@ def convert_table(file: str, out: str, to: str | None, settings: ConversionSetti
 
 def _default_of(out: str) -> str:
     """``parquet``, or the codec, for a name; UsageError for the suffix of an unsupported file format."""
-    from oocbe.errors import UsageError
     from oocbe.formats.registry import formats
     from oocbe.tables.chunk_files import PACKED
 
@@ -223,7 +217,6 @@ def _default_of(out: str) -> str:
 
 def _written(file: str, out: str, to: str, settings: ConversionSettings) -> StoredTable:
     """Write the table to a path (Parquet also to a URL); returns it, or the input table for Parquet."""
-    from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM
     from oocbe.tables.group import is_table as is_stored
     from oocbe.tables.object_path import place_named

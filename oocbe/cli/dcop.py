@@ -15,6 +15,7 @@ import typer
 from oocbe.cli.flags import ProblemFile, SolutionFlag, command, load_model
 from oocbe.cli.output import beside_answer, defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
+from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ def dcop(
     FILE is pyDcop's .yaml, FRODO's .xml, or any other problem, with one agent per variable. Exit code 0 if the optimum
     or bounds are found, 10 if FILE is infeasible, 20 if a limit was reached.
     """
-    from oocbe.errors import UsageError
     from oocbe.formats.files import write_bytes
     from oocbe.formats.solutions import write_assignment
     from oocbe.model.run_verb import read_and_work

@@ -22,6 +22,7 @@ import typer
 from oocbe.cli import COMPLETION_VARIABLE
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, seconds
+from oocbe.errors import UsageError, install_hint
 
 NEEDED = ("numpy", "numba", "zarr", "numcodecs", "typer", "rich", "highspy", "pyyaml", "isal")
 """Distributions of the dependencies."""
@@ -42,7 +43,6 @@ TRIAL_BYTES, BLOCK_BYTES, TRIAL_SECONDS = 256 << 20, 4 << 20, 1.0
 def doctor() -> None:
     """State versions, processors, memory, disk, devices and caches; and what is missing, with its remedy."""
     from oocbe import __version__
-    from oocbe.errors import install_hint
     from oocbe.kernels.cpu.jit import cache_folder
     from oocbe.kernels.cpu.signatures import listed, missing_loop
     from oocbe.kernels.cuda.device import cupy_cache
@@ -148,8 +148,6 @@ SHELLS = ("bash", "zsh", "fish")
 @command("completion")
 def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
     """Print the completion script of commands and flags for SHELL, which the shell loads at its start."""
-    from oocbe.errors import UsageError
-
     if shell not in SHELLS:
         raise UsageError(f"completion {shell}: no script for this shell; known: {', '.join(SHELLS)}")
     from typer.completion import get_completion_script  # type: ignore[attr-defined]

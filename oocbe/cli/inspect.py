@@ -11,6 +11,7 @@ import typer
 
 from oocbe.cli.flags import command, load_model
 from oocbe.cli.output import print_answer
+from oocbe.errors import UsageError
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
@@ -49,7 +50,6 @@ def describe_folder(folder: Path) -> dict[str, object]:
     Raises UsageError: there is none; CorruptDataError: it is damaged; UnsupportedError: it has another version.
     """
     from oocbe.elimination.runs.run_directory import describe_run
-    from oocbe.errors import UsageError
     from oocbe.junction_trees.stored.folder import is_tree
     from oocbe.tables.group import is_table
     from oocbe.tables.scratch import LOCK_NAME

@@ -15,8 +15,8 @@ import typer
 from oocbe.cli.convert import ParquetColumns
 from oocbe.cli.flags import command
 from oocbe.cli.output import print_written, prints_json
+from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.urls import refuse_url
 
 _Texts = list[str] | None
 
@@ -66,7 +66,6 @@ def join(
     are columns such as max_gain, and argmax_gain_carrier after argmax_gain. Without OUT, the result is printed as CSV.
     """
     from oocbe.api.aggregation import aggregate
-    from oocbe.errors import UsageError
     from oocbe.model.settings.machine import use_gpus
 
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": ["count"] if is_count else None}
@@ -136,7 +135,6 @@ def _write(data: Any, output: str) -> None:
         csv.write_csv(data, text)
         typer.echo(text.getvalue().decode(), nl=False)
     elif output.lower().endswith((".csv", ".tsv")):
-        refuse_url(output, "a CSV file")
         with published(Path(output)) as file:
             csv.write_csv(data, file, csv.WriteOptions(delimiter="\t" if output.lower().endswith("tsv") else ","))
     elif isinstance(place := place_named(output), ObjectPath):

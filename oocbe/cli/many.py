@@ -14,7 +14,7 @@ import typer
 
 from oocbe.cli.flags import check_files
 from oocbe.cli.output import begin, beside_answer, defer_signals, failure, note, seconds, warn, wrapped
-from oocbe.errors import EXIT_INTERRUPTED, amount
+from oocbe.errors import EXIT_INTERRUPTED, UsageError, amount
 from oocbe.model.results.numerals import all_digits
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.interruption import current
@@ -45,8 +45,6 @@ def solve_files(
     Returns the exit code: 0 if every optimum was proven; else the greatest code of the failed files, or, if none
     failed, of the others.
     """
-    from oocbe.errors import UsageError
-
     given = [f"--{name}" for name, value in of_one.items() if value]
     if given:
         raise UsageError(f"{given[0]}: this is for one FILE, not for {len(files)}; call oocbe once for each")

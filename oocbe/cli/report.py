@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from oocbe import __version__
 from oocbe.cli import failures
 from oocbe.cli.output import note, seconds
+from oocbe.errors import OocbeError, UsageError
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
@@ -66,8 +67,6 @@ def check_report(report: Path | None) -> None:
     """Raise UsageError, before the run, if its report cannot be drawn, or its name has another suffix."""
     if report is not None:
         if report.suffix.lower() not in SUFFIXES:
-            from oocbe.errors import UsageError
-
             raise UsageError(
                 f"--report {report}: a report is a page in HTML; name a file that ends in {' or '.join(SUFFIXES)} (a "
                 "browser prints it as PDF)"
@@ -141,8 +140,6 @@ def _meaning(result: Result | TaskResult) -> Iterator[str]:
 
 
 def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:
-    from oocbe.errors import UsageError
-
     schedule = getattr(result, "schedule", None)
     if problem.day is not None and schedule is not None:
         yield "<h2>Schedule</h2>"
@@ -172,7 +169,6 @@ def _answer(result: Result | TaskResult, labels: dict[str, str]) -> str:
 
 
 def _trace(path: Path) -> list[str]:
-    from oocbe.errors import OocbeError
     from oocbe.runtime.pictures.html import card, grid, paragraph
     from oocbe.runtime.tracing.summary import summarise
     from oocbe.runtime.tracing.trace_file import read_trace

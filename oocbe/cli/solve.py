@@ -17,6 +17,7 @@ from oocbe.cli.flags import COMPETITION, ProblemFile, SolutionFlag, command, loa
 from oocbe.cli.output import beside_answer, defer_signals, print_answer, prints_json, warn, written_to
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
+from oocbe.errors import EXIT_LIMIT, DiskError, UnsupportedError, UsageError
 from oocbe.model.results.numerals import all_digits, digits
 from oocbe.model.settings.options import SolveOptions
 
@@ -131,7 +132,6 @@ def solve(
         return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
     from oocbe.api.facade import solver_from, use_workers_of
     from oocbe.api.tasks.verbs import answered, load_engine, why_from_the_start
-    from oocbe.errors import EXIT_LIMIT, UnsupportedError, UsageError
     from oocbe.model.results.task_result import TaskResult
     from oocbe.model.run_verb import read_and_work
 
@@ -227,8 +227,6 @@ def solve(
 
 def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:
     """The given settings of particular tasks; UsageError if this task does not use them."""
-    from oocbe.errors import UsageError
-
     if task != "optimum":
         from oocbe.api.tasks.questions import TASKS
 
@@ -248,7 +246,6 @@ def _finish_task(
     result: TaskResult, problem: Problem, solution: Path | None, output: Path | None, in_lines: bool, quiet: bool
 ) -> int:
     """Write a task's answer to files and print it; returns the exit code."""
-    from oocbe.errors import EXIT_LIMIT
     from oocbe.formats.solutions import write_assignment, write_task
 
     if solution is not None and result.assignments:  # before anything is printed, which may fail
@@ -292,7 +289,6 @@ def plan(
     sample of rows. Exit code 30 if the messages do not fit the disk. With --quiet, prints the width.
     """
     from oocbe.api.solving.outlook import plan_task
-    from oocbe.errors import DiskError
 
     made = plan_task(load(file, format, evidence), task, options, temperature)
     print_answer(made.to_json, str(made), made.width)

@@ -17,6 +17,7 @@ import typer
 from oocbe.cli.convert import save
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, print_written, seconds, written_to
+from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -131,7 +132,6 @@ def table(
     """Generate a stored table of any size, chunk by chunk, on all cores."""
     import numpy as np
 
-    from oocbe.errors import UsageError
     from oocbe.stress.tables import SyntheticTable
 
     if dtype not in ("int32", "int64", "float32", "float64"):
@@ -153,8 +153,6 @@ def table(
 def whole_number(name: str, text: str) -> int:
     """A number of rows or groups, such as 1000000 or 1e6."""
     from decimal import Decimal, InvalidOperation
-
-    from oocbe.errors import UsageError
 
     try:
         number = Decimal(text)
@@ -204,7 +202,6 @@ def stress(
 ) -> int:
     """Generate tables, apply an operator out of core, and check every row of the result."""
     from oocbe.api.facade import use_workers_of
-    from oocbe.errors import UsageError
     from oocbe.model.settings.machine import use_gpus
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent

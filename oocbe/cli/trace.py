@@ -13,6 +13,7 @@ import typer
 
 from oocbe.cli.flags import command
 from oocbe.cli.output import beside_answer, print_answer, seconds, text_of_rows
+from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -121,7 +122,6 @@ def simulate(
     options: SolveOptions,
 ) -> None:
     """Simulate a run on --workers, with stragglers and failures, and print its efficiency."""
-    from oocbe.errors import UsageError
     from oocbe.execution.schedule import Conditions
     from oocbe.execution.schedule import simulate as run
 
@@ -149,7 +149,6 @@ def _stages(path: Path, times: int) -> list[Stage]:
 def _invented(workers: int, segments: float, segment_seconds: float) -> list[Stage]:
     import numpy as np
 
-    from oocbe.errors import UsageError
     from oocbe.execution.schedule import Stage
 
     count = round(segments * workers * PIECES_A_SEGMENT)

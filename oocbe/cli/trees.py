@@ -9,6 +9,7 @@ import typer
 
 from oocbe.cli.flags import ProblemFile, command, load
 from oocbe.cli.output import note, print_answer, print_json, prints_json, seconds
+from oocbe.errors import UsageError, amount
 from oocbe.model.settings.options import SolveOptions
 
 
@@ -29,8 +30,6 @@ def compile_tree(
     A tree larger than --memory is built on disk. After a kill, or an end by --time-limit with exit code 20, the same
     command resumes.
     """
-    from oocbe.errors import UsageError
-
     if tree.exists():
         raise UsageError(f"{tree}: exists already; remove it, or name another folder for the tree")
     problem = load(file, format, evidence)
@@ -78,7 +77,6 @@ def query(
     options: SolveOptions,
 ) -> None:
     """Answer cases from a junction tree: posteriors of variables, and the probability of the evidence of each case."""
-    from oocbe.errors import UsageError, amount
     from oocbe.formats.files import without_compression, write_bytes
     from oocbe.junction_trees.case_files import (
         UAI_SUFFIXES,

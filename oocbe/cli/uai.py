@@ -43,7 +43,6 @@ def uai(
     from oocbe.formats.text import Text
     from oocbe.formats.uai import parse_query
     from oocbe.model.run_verb import read_and_work
-    from oocbe.runtime.urls import refuse_url
 
     def read(path: Path) -> Problem:
         return load(path, None, None if evidence == NONE else [evidence])
@@ -58,7 +57,6 @@ def uai(
     _, result = read_and_work(file, read, work, options.time_limit)
     text = result_text(result)
     if output is not None:
-        refuse_url(output, "an answer")
         with beside_answer(output):
             write_plain(output, text)
     if prints_json():

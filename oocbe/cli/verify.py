@@ -9,7 +9,7 @@ import typer
 
 from oocbe.cli.flags import ProblemFile, command, load
 from oocbe.cli.output import print_answer
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL, EXIT_USAGE
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL, EXIT_USAGE, UsageError
 
 
 @command("verify")
@@ -31,8 +31,6 @@ def verify(
     10 if it violates a constraint, 2 if its value differs from the claimed one. A certificate proves that no better
     assignment exists: exit code 0 if the proof is valid, else 2.
     """
-    from oocbe.errors import UsageError
-
     if (solution is None) == (certificate is None):
         raise UsageError("verify: name either a SOLUTION or a --certificate to be checked")
     if certificate is not None:

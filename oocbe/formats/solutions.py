@@ -56,7 +56,6 @@ from oocbe.model.results.result import Result
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import Combination
 from oocbe.runtime.plain_files import read_text
-from oocbe.runtime.urls import refuse_url
 
 Hint = str | Path | Result | TaskResult | Mapping[str, str | int] | Mapping[int, int]
 """A solution file, a result, or values by variable name (or value indices by variable index)."""
@@ -230,7 +229,6 @@ def write_task(result: TaskResult, path: str | Path) -> bool:
         line = None if result.value is None or result.status != "exact" else line_of_logarithm(float(result.value))
     if line is None:
         return False
-    refuse_url(path, "an answer")
     write_plain(path, uai_text(kind[1:], [line]))
     return True
 
@@ -317,7 +315,6 @@ def write_solution(result: Result, path: str | Path, day: ImagingDay | None = No
     if labels is None:
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
     if day is not None and result.schedule is not None and Path(path).suffix.lower() == ".csv":
-        refuse_url(path, "a solution")
         write_plain(path, day.csv(result.schedule))
         return
     write_assignment(labels, result.problem, result.semiring, result.value, path, result.assignment)
@@ -335,7 +332,6 @@ def write_assignment(
 
     A value that float64 cannot hold is not claimed. ``assignment``, the value indices, is what toulbar2's files hold.
     """
-    refuse_url(path, "a solution")
     if Path(path).name.endswith(TOULBAR2) and assignment is not None:
         text = " ".join(map(str, assignment)) + "\n"
     elif Path(path).suffix.lower() == ".csv":
