@@ -23,6 +23,7 @@ from oocbe.cli import COMPLETION_VARIABLE
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, seconds
 from oocbe.errors import UsageError, install_hint
+from oocbe.model.settings.machine import available_memory, available_processors, default_memory_limit
 
 NEEDED = ("numpy", "numba", "zarr", "numcodecs", "typer", "rich", "highspy", "pyyaml", "isal")
 """Distributions of the dependencies."""
@@ -46,7 +47,6 @@ def doctor() -> None:
     from oocbe.kernels.cpu.jit import cache_folder
     from oocbe.kernels.cpu.signatures import listed, missing_loop
     from oocbe.kernels.cuda.device import cupy_cache
-    from oocbe.model.settings.machine import available_memory, available_processors, default_memory_limit
     from oocbe.tables.table import format_bytes as shown
 
     folder = Path(tempfile.gettempdir())
@@ -131,7 +131,6 @@ def warm_up(quick: QuickFlag = False) -> None:
     """
     from oocbe.kernels.cpu.jit import cache_folder
     from oocbe.kernels.cpu.signatures import compile_listed
-    from oocbe.model.settings.machine import available_processors
 
     begin, where = time.perf_counter(), cache_folder()
     loops, spent = compile_listed(quick, available_processors(), note)

@@ -27,6 +27,7 @@ from oocbe.cli.failures import guarded
 from oocbe.cli.output import code_beside, printing, written_to
 from oocbe.errors import UsageError
 from oocbe.model.settings.options import EVERY, OPTIONS, RESUMED, SolveOptions, default_text
+from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.runtime.plain_files import matches
 from oocbe.runtime.urls import url_of
 
@@ -135,8 +136,6 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
                     source = Path(given.get("file") or given.get("tree") or "")
                     stack.enter_context(written_to(given["trace"], f"oocbe {name} {source.name}".rstrip()))
                 if not is_partial and "time_limit" in given and options.time_limit is not None:
-                    from oocbe.runtime.deadline import Deadline, check_deadline
-
                     stack.enter_context(Deadline(options.time_limit))
                     check_deadline()
                 return code_beside(function(**passed))
@@ -217,28 +216,26 @@ def _sources(command: str, given: Mapping[str, Any], shown: Mapping[str, str]) -
     """Descriptions and paths of what a command reads; 0: standard input."""
     for name in SOURCES:
         value = None if (command, name) == ("compile", "tree") else given.get(name)
-        what = f"this is read as {shown[name]}"
-        if name in ("file", "files") and command not in ("join", "trace"):
-            what = "this is the problem itself"
+        is_problem = name in ("file", "files") and command not in ("join", "trace")
+        what = "this is the problem itself" if is_problem else f"this is read as {shown[name]}"
         for text in map(str, value if isinstance(value, list) else [] if value is None else [value]):
             if text == "-":
                 if name in ("cases", "hint", "pieces") or command == "join":
                     raise UsageError(f"{shown[name]} -: standard input is not supported here; name a file")
                 if command != "uai" or name == "file":  # there it stands for nothing
                     yield what, 0
-            elif command == "join" and (found := matches(text)):
-                yield from ((what, Path(path)) for path in found)
-            elif os.path.exists(text) and _is_read(name, text):  # noqa: PTH110 (no error for texts too long for a name)
-                yield what, Path(text)
+            else:
+                found = (command == "join" and matches(text)) or [text]
+                yield from ((what, Path(path)) for path in found if _is_read(name, path))
 
 
 def _is_read(name: str, text: str) -> bool:
     """Whether a value is read as a file: no name of a finder of orders, and no pair of evidence by its looks."""
-    if name == "order":
+    if name == "order" and text != "auto":
         from oocbe.elimination.orders.order import is_order_file
 
         return is_order_file(text)
-    return name != "evidence" or "=" not in text or Path(text).name != text or Path(text).suffix != ""
+    return name != "order" and (name != "evidence" or "=" not in text or Path(text).stem != text)
 
 
 def _targets(command: str, given: Mapping[str, Any], shown: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -256,7 +253,7 @@ def _targets(command: str, given: Mapping[str, Any], shown: Mapping[str, str]) -
 
 def _is_lost(target: Path, other: Path | int, is_folder_kept: bool = False) -> bool:
     """Whether writing a target changes another file, given by path or number; if to be kept, also one in a folder."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # also names that no file can have
         found, status = target.stat(), os.stat(other)  # noqa: PTH116 (of a number)
         if stat.S_ISDIR(status.st_mode) and isinstance(other, Path) and is_folder_kept and stat.S_ISREG(found.st_mode):
             return target.resolve().is_relative_to(other.resolve())

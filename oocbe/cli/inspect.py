@@ -12,6 +12,7 @@ import typer
 from oocbe.cli.flags import command, load_model
 from oocbe.cli.output import print_answer
 from oocbe.errors import UsageError
+from oocbe.runtime.urls import url_of
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
@@ -31,8 +32,6 @@ def inspect(
     format: str | None,
 ) -> None:
     """Describe a problem file, a stored table, a junction tree, or the progress of a run directory."""
-    from oocbe.runtime.urls import url_of
-
     path = Path(target)
     if (url := url_of(target)) is not None:
         from oocbe.tables.stored import open_table

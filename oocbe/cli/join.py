@@ -6,7 +6,6 @@ import re
 import sys
 from contextlib import closing
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from oocbe.cli.convert import ParquetColumns
 from oocbe.cli.flags import command
 from oocbe.cli.output import print_written, prints_json
 from oocbe.errors import UsageError
+from oocbe.model.settings.machine import use_gpus
 from oocbe.model.settings.options import SolveOptions
 
 _Texts = list[str] | None
@@ -66,7 +66,6 @@ def join(
     are columns such as max_gain, and argmax_gain_carrier after argmax_gain. Without OUT, the result is printed as CSV.
     """
     from oocbe.api.aggregation import aggregate
-    from oocbe.model.settings.machine import use_gpus
 
     given = {"max": maximum, "min": minimum, "sum": total, "mean": mean, "count": ["count"] if is_count else None}
     asked = [(name, column) for name, columns in given.items() for column in columns or ()]
@@ -130,12 +129,8 @@ def _write(data: Any, output: str) -> None:
     from oocbe.tables.objects import upload_file
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
-    if output == "-":
-        text = BytesIO()
-        csv.write_csv(data, text)
-        typer.echo(text.getvalue().decode(), nl=False)
-    elif output.lower().endswith((".csv", ".tsv")):
-        with published(Path(output)) as file:
+    if output.lower().endswith((".csv", ".tsv")) or output == "-":
+        with published(output) as file:
             csv.write_csv(data, file, csv.WriteOptions(delimiter="\t" if output.lower().endswith("tsv") else ","))
     elif isinstance(place := place_named(output), ObjectPath):
         with closing(ScratchFolder(default_parent())) as scratch:

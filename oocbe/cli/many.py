@@ -84,10 +84,9 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
     from oocbe.formats.files import explaining
 
     with explaining(table), ExitStack() as opened:
-        stream = opened.enter_context(table.open("w", encoding="utf-8", newline=""))
+        stream = opened.enter_context(table.open("w", encoding="utf-8", newline="", buffering=1))
         rows = csv.writer(stream)
         rows.writerow(COLUMNS)
-        stream.flush()
         opened.pop_all()
 
     @closed.callback
@@ -102,7 +101,6 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
             content = [result.status, result.value, result.bound, f"{result.seconds.get('total', 0.0):.3f}"]
         with all_digits():
             rows.writerow([file, *content, outcome.exit_code, "" if failure is None else failure.message])
-        stream.flush()
 
     return write
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from oocbe import __version__
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_NOTHING_BETTER, OocbeError, RequestedEndError
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_NOTHING_BETTER, OocbeError, RequestedEndError, TimeLimitError
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.model.results.numerals import all_digits, schema_version_of
 from oocbe.runtime.interruption import END_SIGNALS, current
@@ -32,11 +32,10 @@ def beside_answer(path: Path | None) -> Iterator[None]:
     except RequestedEndError:
         raise
     except (OocbeError, OSError, MemoryError) as error:
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(path)
         failed = failure_of(error)
         if str(path) not in failed.message:
-            failed = replace(failed, message=f"{path}: not written: {error if str(error) else failed.message}")
+            why = error if isinstance(error, TimeLimitError) else failed.message  # that denies an answer
+            failed = replace(failed, message=f"{path}: not written: {why}")
         lost.append(failed)
         warn(failed.message)
 
@@ -44,13 +43,12 @@ def beside_answer(path: Path | None) -> Iterator[None]:
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
 """Exit codes after a signal, as in a shell."""
 
-KEPT_CODES = (EXIT_INFEASIBLE, EXIT_NOTHING_BETTER, EXIT_LIMIT, *EXITS_BY_SIGNAL)
-"""Exit codes of answers that a file not written beside them leaves as they are."""
-
 
 def code_beside(code: int | None) -> int | None:
-    """The exit code of a command whose answer has a code: that of the files not written, where they decide."""
-    return code if code in KEPT_CODES else max([code or 0, *(failed.exit_code for failed in lost)])
+    """The exit code of a command whose answer has a code: that of files not written where it says less."""
+    if code in (EXIT_INFEASIBLE, EXIT_NOTHING_BETTER, EXIT_LIMIT, *EXITS_BY_SIGNAL):
+        return code
+    return max([code or 0, *(failed.exit_code for failed in lost)])
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from oocbe.cli.convert import save
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, print_written, seconds, written_to
 from oocbe.errors import UsageError
+from oocbe.model.settings.machine import peak_memory, resident_memory, use_gpus
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -202,7 +203,6 @@ def stress(
 ) -> int:
     """Generate tables, apply an operator out of core, and check every row of the result."""
     from oocbe.api.facade import use_workers_of
-    from oocbe.model.settings.machine import use_gpus
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -258,7 +258,6 @@ class _Run:
     def stored(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
         """From tables on disk to a table on disk, which is checked."""
         from oocbe.execution.cluster.workers import read_by_workers, read_since
-        from oocbe.model.settings.machine import resident_memory
         from oocbe.stress.segments import check_joined, check_marginalised, write_table
 
         operator, specs, folder, used = self.operator, self.specs, self.folder, len(self.used)
@@ -297,7 +296,6 @@ class _Run:
     def generated(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
         """From rows generated as they are read to a result checked as it is computed."""
         from oocbe.execution.cluster.workers import current
-        from oocbe.model.settings.machine import resident_memory
         from oocbe.stress.generated_operations import GeneratedOperation, digest_by, digest_here
 
         operation = GeneratedOperation(self.operator, tuple(self.used))
@@ -333,8 +331,6 @@ class _Run:
 
     @staticmethod
     def _pace(rows_in: int, seconds: float, before: int) -> dict[str, object]:
-        from oocbe.model.settings.machine import peak_memory
-
         return {"rows_in_per_second": round(rows_in / seconds), "memory_before": before, "peak_memory": peak_memory()}
 
 

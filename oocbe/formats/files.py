@@ -30,7 +30,7 @@ from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.faults import before
 from oocbe.runtime.memory import REMEDY
 from oocbe.runtime.memory import current as current_limit
-from oocbe.runtime.plain_files import PipeReader, kind_of, opened
+from oocbe.runtime.plain_files import OPEN_FILES, PipeReader, kind_of, opened
 from oocbe.runtime.temporary_names import replace, temporary_beside
 from oocbe.runtime.urls import refuse_url
 
@@ -48,9 +48,6 @@ COMPRESSED_BYTES = 2**16
 
 XZ_MEMORY_BYTES = range(80 * 2**20, 256 * 2**20)
 """Least and largest limit on what decompression takes: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
-
-OPEN_FILES = ("/dev/std", "/dev/fd/", "/proc/")
-"""Beginnings of paths of open files."""
 
 STANDARD_STREAM = "-"
 """In the place of a path: standard input, or output."""
@@ -261,10 +258,7 @@ def _in_place_if_refused(path: Path) -> Iterator[None]:
 
 @contextmanager
 def published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
-    """A file that replaces a path at the block's end; no regular file is written itself, where the folder takes others.
-
-    size : for errors.
-    """
+    """A file that replaces a path at the end, or is written if its folder takes no other; ``size``: for errors."""
     refuse_url(path, "a file that is written")
     if str(path) == STANDARD_STREAM:
         sys.stdout.flush()

@@ -32,8 +32,8 @@ KINDS = (
 WAITING_MILLISECONDS = 50
 """Milliseconds of one wait for a pipe; the deadline is checked between two waits."""
 
-_UNNAMED = ("/proc/", "/dev/fd/")
-"""Locations of a shell's nameless pipes, in the folders of the process that has them open."""
+OPEN_FILES = ("/proc/", "/dev/fd/", "/dev/std")
+"""Beginnings of paths of files that a process has open, such as a shell's nameless pipes."""
 
 
 def kind_of(mode: int) -> str | None:
@@ -92,7 +92,7 @@ def opened(path: str | Path, may_wait: bool = False) -> Iterator[io.BufferedRead
     """
     refuse_url(path, "a file that is read")
     mode = Path(path).stat().st_mode
-    if stat.S_ISFIFO(mode) and (may_wait or os.path.realpath(path).startswith(_UNNAMED)):
+    if stat.S_ISFIFO(mode) and (may_wait or os.path.realpath(path).startswith(OPEN_FILES)):
         with io.BufferedReader(PipeReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))) as pipe:
             yield pipe
         return
