@@ -11,7 +11,7 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
@@ -27,8 +27,6 @@ from oocbe.cli.failures import guarded
 from oocbe.cli.output import code_beside, printing, written_to
 from oocbe.errors import UsageError
 from oocbe.model.settings.options import EVERY, OPTIONS, RESUMED, SolveOptions, default_text
-from oocbe.runtime.deadline import Deadline, check_deadline
-from oocbe.runtime.plain_files import matches
 from oocbe.runtime.urls import url_of
 
 if TYPE_CHECKING:
@@ -136,6 +134,8 @@ def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., i
                     source = Path(given.get("file") or given.get("tree") or "")
                     stack.enter_context(written_to(given["trace"], f"oocbe {name} {source.name}".rstrip()))
                 if not is_partial and "time_limit" in given and options.time_limit is not None:
+                    from oocbe.runtime.deadline import Deadline, check_deadline  # imports NumPy; help needs none
+
                     stack.enter_context(Deadline(options.time_limit))
                     check_deadline()
                 return code_beside(function(**passed))
@@ -225,8 +225,14 @@ def _sources(command: str, given: Mapping[str, Any], shown: Mapping[str, str]) -
                 if command != "uai" or name == "file":  # there it stands for nothing
                     yield what, 0
             else:
-                found = (command == "join" and matches(text)) or [text]
+                found = _matches(text) if command == "join" else [text]
                 yield from ((what, Path(path)) for path in found if _is_read(name, path))
+
+
+def _matches(text: str) -> Sequence[str]:
+    from oocbe.runtime.plain_files import matches  # imports NumPy
+
+    return matches(text) or [text]
 
 
 def _is_read(name: str, text: str) -> bool:

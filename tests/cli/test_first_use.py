@@ -213,3 +213,9 @@ def test_quotas_of_control_groups(tmp_path):
     assert control_group_processors(tmp_path, group.relative_to(tmp_path)) == 2.5
     (group / "cpu.max").write_text("50000 100000\n")
     assert control_group_processors(tmp_path, group.relative_to(tmp_path)) == 0.5
+
+
+def test_help_imports_no_arrays():
+    """NumPy takes longer than all the rest of it."""
+    script = "import sys; from oocbe.cli.main import program; program(); assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
