@@ -21,7 +21,6 @@ import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,13 +80,10 @@ def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
         values = cupy().empty(stop - start, dtype=table.dtype)
         found.append((keys, values))
         first, last = table.covering(start, stop)
-        rows = table.row_starts[first : last + 1].tolist()
+        rows = table.row_starts[first : last + 1]
         for column, words, out in zip(table.columns, columns, [*keys, values], strict=True):
-            places = column.starts[first : last + 1].tolist()
-            begin = places[0]
-            for (low, high), (source, end) in zip(pairwise(rows), pairwise(places), strict=True):
-                target = out[max(start, low) - start : min(stop, high) - start]
-                parts.append(Wanted(words[source - begin : end - begin], high - low, target, max(0, start - low)))
+            places = column.starts[first : last + 1]
+            parts.append(Wanted(words, places - places[0], rows - rows[0], out, start - int(rows[0])))
     unpack(parts)
     return found
 

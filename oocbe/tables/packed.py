@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 
-CHUNK_ROWS = 1 << 22
-"""Rows per chunk of a packed table: enough chunks for several threads, and few kernel launches for many rows."""
+CHUNK_ROWS = 1 << 20
+"""Rows per chunk of a packed table. A piece of a stream has whole chunks at both ends: with 2^22 rows each, a join of
+3·10^8 rows through an eighth of their memory took 0.116 s, with these 0.099 s, with 2^19 no less."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def test_chunks_are_unpacked(cuda, dtype, rows):
         chunk, _ = checked(encode(column).tobytes(), rows, column.dtype.itemsize)
         for start, stop in ((0, rows), (0, rows // 2), (rows // 3, rows), (rows // 2, rows // 2 + 1), (rows, rows)):
             part = cp.zeros(stop - start + 2, dtype=dtype)
-            wanted.append(Wanted(cp.asarray(chunk), rows, part[1:-1], start))
+            ends = np.array([0, len(chunk)]), np.array([0, rows])
+            wanted.append(Wanted(cp.asarray(chunk), *ends, part[1:-1], start))
             expected.append((name, part, bytes(part.itemsize) + column[start:stop].tobytes() + bytes(part.itemsize)))
     unpack(wanted)
     for name, part, numbers in expected:
@@ -85,7 +86,11 @@ def test_any_number_of_columns(cuda, parts):
     measured = Measured([DeviceColumn(cp.asarray(column), 0) for column in made])
     chunks = measured.packed()
     out = [cp.empty(len(column), np.int64) for column in made]
-    unpack([Wanted(chunk, len(o), o, 0) for chunk, o in zip(chunks, out, strict=True)])
+    places, rows = (np.cumsum([0, *map(len, arrays)]) for arrays in (chunks, made))
+    end_to_end = cp.empty(int(rows[-1]), np.int64)
+    unpack([Wanted(cp.concatenate(chunks), places, rows, end_to_end, 0)])
+    assert np.array_equal(end_to_end.get(), np.concatenate(made))
+    unpack([Wanted(c, np.array([0, len(c)]), np.array([0, len(o)]), o, 0) for c, o in zip(chunks, out, strict=True)])
     for column, found, chunk in zip(made, out, chunks, strict=True):
         assert np.array_equal(found.get(), column)
         assert np.array_equal(chunk.get(), encode(column))

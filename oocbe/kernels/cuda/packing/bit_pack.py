@@ -56,32 +56,41 @@ TARGET = np.dtype(
 
 
 class Wanted(NamedTuple):
-    """Rows of a chunk to be unpacked.
+    """Rows of a column's adjacent chunks to be unpacked.
 
-    chunk : uint64 (words,) on the device, validated. rows : rows in it.
+    words : uint64 on the device, validated chunks. places : int64 (chunks + 1,), where each begins, the last one's end.
+    rows : int64 (chunks + 1,), the first row of each likewise, counted from the first chunk's.
     out : (wanted rows,) on the device, of the packed dtype; overwritten with the rows from ``start`` on.
     """
 
-    chunk: Any
-    rows: int
+    words: Any
+    places: NDArray[np.int64]
+    rows: NDArray[np.int64]
     out: Any
     start: int
+
+    def sources(self) -> NDArray[np.void]:
+        """The source's structs of the chunks that have rows of these, with ``first_block`` left out."""
+        low, high = self.rows[:-1], self.rows[1:]
+        begin, end = np.maximum(low, self.start), np.minimum(high, self.start + len(self.out))
+        found = np.zeros(len(low), dtype=SOURCE)
+        found["chunk"] = self.words.data.ptr + 8 * self.places[:-1]
+        found["out"] = self.out.data.ptr + self.out.itemsize * (begin - self.start)
+        found["rows"], found["start"], found["wanted"] = high - low, begin - low, end - begin
+        found["item_bytes"] = self.out.itemsize
+        return found[end > begin]
 
 
 def unpack(parts: Sequence[Wanted]) -> None:
     """Unpack rows of chunks."""
-    parts = [part for part in parts if len(part.out)]
-    for first in range(0, len(parts), MOST_PARTS):
-        here = parts[first : first + MOST_PARTS]
-        blocks = _block_starts(-(-(p.start + len(p.out)) // BLOCK) - p.start // BLOCK for p in here)
-        sources = _argument(
-            SOURCE,
-            (
-                (p.chunk.data.ptr, p.out.data.ptr, p.rows, p.start, len(p.out), begin, p.out.itemsize)
-                for p, begin in zip(here, blocks, strict=False)
-            ),
-        )
-        launch(kernel("bit_pack", "unpack_blocks"), blocks[-1], THREADS, sources, len(here))
+    sources = np.concatenate([np.zeros(0, dtype=SOURCE), *(part.sources() for part in parts)])
+    for first in range(0, len(sources), MOST_PARTS):
+        here = np.zeros(MOST_PARTS, dtype=SOURCE)
+        count = min(MOST_PARTS, len(sources) - first)
+        here[:count] = sources[first : first + count]
+        blocks = -(-(here["start"] + here["wanted"]) // BLOCK) - here["start"] // BLOCK
+        here["first_block"] = np.cumsum(blocks) - blocks
+        launch(kernel("bit_pack", "unpack_blocks"), int(blocks.sum()), THREADS, here, count)
 
 
 class DeviceColumn(NamedTuple):
