@@ -52,7 +52,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, combinations, compress, pairwise
+from itertools import chain, combinations, compress, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -327,7 +327,7 @@ class _Reducing:
         eliminate_variable(
             np.concatenate([best[:0], *(values.ravel() for values, _ in taken)]),
             np.concatenate([is_left[:0], *(permitted.ravel() for _, permitted in taken)]),
-            np.array([0, *accumulate([values.size for values, _ in taken])], dtype=np.int64)[:-1],
+            starts_of([values.size for values, _ in taken])[:-1],
             np.array([self._strides(part, within) for part in parts], dtype=np.int64).reshape(-1, len(within)),
             np.array([self._sizes[u] for u in within], dtype=np.int64),
             best,

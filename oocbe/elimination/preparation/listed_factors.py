@@ -35,7 +35,9 @@ class ListedFactor:
 
 def starts_of(lengths: Any) -> NDArray[np.int64]:
     """Starts of concatenated pieces of given lengths, and the end of the last one: int64 (pieces + 1,)."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=found[1:])
+    return found
 
 
 def slots_of(
