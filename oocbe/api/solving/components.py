@@ -148,7 +148,9 @@ class Components:
 
     @classmethod
     def of(cls, problem: Problem, options: SolveOptions, known: Sequence[int] | None = None) -> Components | None:
-        """The parts of a problem; None if at most one component is not easy."""
+        """The parts of a problem; None if at most one component is not easy, or an option concerns the whole."""
+        if options.order != "auto" or options.workdir is not None:
+            return None
         label = labels(problem)
         bits = np.bincount(label, weights=np.log2(problem.sizes), minlength=1)
         if np.count_nonzero(bits > FEW_BITS) < 2:

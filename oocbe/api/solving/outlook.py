@@ -60,7 +60,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     plan = replace(make_plan(stack.problem, options), propagation=propagation, presolve=stack.steps)
     if not is_bounded or sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
-    if options.order == "auto" and options.workdir is None and (apart := Components.of(stack.problem, options)):
+    if apart := Components.of(stack.problem, options):
         return replace(plan, bounds=f"{apart.summary}, one after another")
     rows = rows_to_come(Negation.of(stack.problem).problem, options)
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan
