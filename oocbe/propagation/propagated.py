@@ -42,7 +42,9 @@ def propagated(problem: Problem, options: SolveOptions) -> ReducedProblem:
     limit: AbstractContextManager[None] = nullcontext() if options.workdir is None else unlimited()
     with span(ELIMINATION, "propagation") as timed, limit:
         with suppressed_limit():
-            left = remove_values(problem, ()) if may_lose_values(problem) else untouched
+            # remove_values makes the same test, except where it can fix variables of one value.
+            if 1 not in problem.sizes or may_lose_values(problem):
+                left = remove_values(problem, ())
             if left.removed and not left.is_infeasible:
                 left = replace(left, problem=_without_enforced(problem, left.problem))
         timed.note(values_removed=left.removed, variables_fixed=len(problem.variables) - len(left.variables))
