@@ -135,19 +135,19 @@ def mark_divisible(values: Any, permitted: Any, begins: Any, sizes: Any, axes: A
     for f in range(len(begins) - 1):
         end, outer_step = begins[f + 1], begins[f + 1] - begins[f]
         for i in range(axes[f], axes[f + 1]):
-            outer_size, step, inner_step = sizes[i], outer_step // sizes[i], outer_step // sizes[i]
+            step = inner_step = outer_step // sizes[i]
             is_idle = True
             for cell in range(begins[f], end):
-                first = cell - (cell - begins[f]) // step % outer_size * step
+                first = cell - (cell - begins[f]) // step % sizes[i] * step
                 if values[cell] != values[first] or permitted[cell] != permitted[first]:
                     is_idle = False
                     break
             for j in range(i + 1, axes[f + 1]):
-                inner_size, inner_step = sizes[j], inner_step // sizes[j]
+                inner_step //= sizes[j]
                 adds_up = not is_idle
                 for cell in range(begins[f], end if adds_up else begins[f]):
                     place = cell - begins[f]
-                    own, other = place // step % outer_size * step, place // inner_step % inner_size * inner_step
+                    own, other = place // step % sizes[i] * step, place // inner_step % sizes[j] * inner_step
                     gain = values[cell] - values[cell - other]
                     if gain != values[cell - own] - values[cell - own - other]:
                         adds_up = False
