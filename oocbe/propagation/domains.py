@@ -190,7 +190,7 @@ class TableBatch:
         self._owner = np.repeat(np.arange(len(tables)), arities)
         self._uses = self._owner[order]
         self._use_starts = np.searchsorted(self._scopes[order], np.arange(len(domains.counts) + 1))
-        self.scope = tuple(np.unique(self._scopes).tolist())
+        self.scope = tuple(np.flatnonzero(np.diff(self._use_starts)).tolist())
         self.cost = len(self._cells)
         self._seen: NDArray[np.int64] | None = None
 

@@ -6,11 +6,12 @@ Within :func:`listening` the first signal raises nothing: it sets the flag of ev
 once.
 
 Python calls signal handlers between two steps of the main thread, which may stay in a compiled loop for long. Therefore
-another thread receives signals, too, as bytes on a socket (``signal.set_wakeup_fd``).
+another thread receives signals, too, as bytes on a pipe (``signal.set_wakeup_fd``).
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -18,12 +19,9 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import BinaryIO, NoReturn, Protocol
 
 from oocbe.errors import OocbeError, RequestedEndError, interruption_in
-
-if TYPE_CHECKING:
-    import socket
 
 GRACE_SECONDS = 0.4
 """Seconds after a request within which work that checks its deadline has ended. Including the final writing, this stays
@@ -309,11 +307,10 @@ def send(number: int) -> None:
 @contextmanager
 def _told_at_once(interruption: Interruption) -> Iterator[None]:
     """Within the block a thread receives signals on arrival, wherever the main thread is."""
-    import socket  # deferred: not needed at every start
-
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    reading, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    ours = os.fdopen(reading, "rb", buffering=0)
+    before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
     listener = threading.Thread(target=_listen, args=(ours, interruption), name="oocbe-signals", daemon=True)
     try:
         if before == -1:
@@ -324,13 +321,13 @@ def _told_at_once(interruption: Interruption) -> Iterator[None]:
     finally:
         if before == -1:
             signal.set_wakeup_fd(-1)
-        theirs.close()
+        os.close(theirs)
         if listener.ident is not None:
             listener.join()
         ours.close()
 
 
-def _listen(ours: socket.socket, interruption: Interruption) -> None:
-    with suppress(OSError):  # closed before this thread began: a signal came while it was started
-        while numbers := ours.recv(64):
+def _listen(ours: BinaryIO, interruption: Interruption) -> None:
+    with suppress(OSError, ValueError):  # closed before this thread began: a signal came while it was started
+        while numbers := ours.read(64):
             interruption.request(numbers[0])

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import shutil
 import stat
 import time
@@ -40,7 +39,7 @@ ATTEMPTS = 100
 
 def temporary_name(name: str) -> str:
     """A hidden name for incomplete output; :func:`is_temporary` recognises it."""
-    return f"{_prefix(name)}{secrets.token_hex(8)}{SUFFIX}"
+    return f"{_prefix(name)}{os.urandom(8).hex()}{SUFFIX}"
 
 
 def is_temporary(name: str) -> bool:

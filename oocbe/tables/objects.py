@@ -15,8 +15,8 @@ buffer, each time by one request. The memory for a file is therefore the same as
 from __future__ import annotations
 
 import io
+import os
 import re
-import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -87,7 +87,7 @@ class InStores:
             installed, or has no driver for the URL. CorruptDataError : a file of the table is unreadable.
         """
         place = ObjectPath.of(url)
-        data = place / f"data-{secrets.token_hex(8)}"
+        data = place / f"data-{os.urandom(8).hex()}"
         _refuse_existing(place)
         begun: list[ObjectPath] = []
 

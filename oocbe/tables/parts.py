@@ -11,7 +11,7 @@ For reading it is an ordinary table (:class:`oocbe.tables.stored.StoredTable`): 
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -89,7 +89,7 @@ class PartsWriter(FolderWriter):
     def part_path(self) -> Path:
         """A path for one more part, unique among all processes."""
         self._numbers += 1
-        return self._folder / f"part-{self._numbers:06d}-{secrets.token_hex(4)}"
+        return self._folder / f"part-{self._numbers:06d}-{os.urandom(4).hex()}"
 
     def add(self, path: Path, position: int | None = None) -> PartRecord:
         """List a complete part, after opening and checking it.

@@ -14,9 +14,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import platform
 import re
 import shutil
-import socket
 import stat
 import tempfile
 import time
@@ -46,7 +46,7 @@ class FolderLock:
         self.previous = _owner(handle)
         with suppress(OSError):  # the owner's name is for messages only; a lock works on a full disk
             os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
 
     @classmethod
     def take(cls, folder: Path) -> FolderLock:
@@ -196,7 +196,7 @@ def _remove_dead(folder: Path) -> bool:
 
     DiskError : the folder has no lock, or cannot be locked. OSError : it cannot be removed.
     """
-    if host_of_owner(folder, MARKER) not in ("", socket.gethostname()):
+    if host_of_owner(folder, MARKER) not in ("", platform.node()):
         return False
     lock = FolderLock.try_take(folder, create=False, name=MARKER)
     if not isinstance(lock, FolderLock):

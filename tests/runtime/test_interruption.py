@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -366,7 +366,8 @@ def test_signals_of_our_own_are_never_taken_for_a_second_one_of_the_users(monkey
 
 def test_a_listener_that_begins_after_its_end_ends():
     """A signal during its start ends the block before the thread begins; it printed a trace on standard error."""
-    ours, theirs = socket.socketpair()
+    reading, theirs = os.pipe()
+    os.close(theirs)
+    ours = os.fdopen(reading, "rb", buffering=0)
     ours.close()
-    theirs.close()
     interruption._listen(ours, Interruption({}))

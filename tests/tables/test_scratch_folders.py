@@ -119,14 +119,14 @@ def test_a_signal_while_the_lock_is_taken_leaves_no_folder(tmp_path, monkeypatch
 def test_the_folder_of_another_host_is_left_to_it(tmp_path, monkeypatch):
     """Where a file system keeps locks to each host, what another one has locked looks free."""
     with monkeypatch.context() as patch:
-        patch.setattr(scratch_folders.socket, "gethostname", lambda: "node7")
+        patch.setattr(scratch_folders.platform, "node", lambda: "node7")
         scratch = ScratchFolder(tmp_path)
     os.close(scratch._lock._handle)  # as seen from a host that does not see its locks
     scratch._lock._handle = None
     assert remove_orphans(tmp_path) == []
     assert scratch.path.is_dir()
     assert "on node7" in (scratch.path / scratch_folders.MARKER).read_text()
-    monkeypatch.setattr(scratch_folders.socket, "gethostname", lambda: "node7")
+    monkeypatch.setattr(scratch_folders.platform, "node", lambda: "node7")
     assert remove_orphans(tmp_path) == [scratch.path]
 
 

@@ -415,7 +415,6 @@ def _candidates(
     On large graphs a dissection follows min-degree; greedy orders are left out where that one is far better.
     Once buckets exceed ``most_cells`` assignments, the rest of an order is arbitrary.
     """
-    random = np.random.default_rng([seed & 0x7FFFFFFF, 0])
     is_any = len(names) == len(HEURISTICS)
     dissects_early = is_any and graph.is_large and seconds > tuning().first_order_seconds
 
@@ -430,6 +429,7 @@ def _candidates(
         if restart == 0 and dissects_early:
             yield DISSECTION, graph.dissected_order(seed, most_cells, flags.first)
     methods = [*(() if is_hopeless(names[0]) else names), BEST, ANY, *[DISSECTION] * is_any]
+    random = np.random.default_rng([seed & 0x7FFFFFFF, 0])  # after the heuristics: many orders need no other module
     gains = np.array([1.0 if method == DISSECTION else tuning().first_gain for method in methods])
     costs = np.array([DISSECTION_COST if method == DISSECTION else 1.0 for method in methods])
     for restart in count(len(names)):

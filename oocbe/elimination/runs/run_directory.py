@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -109,7 +108,7 @@ class RunDirectory:
 
     def begin(self, content: dict[str, Any]) -> str:
         """Start a new run with this content in ``run.json``, in place of what was there; returns its identity."""
-        identity = secrets.token_hex(16)
+        identity = os.urandom(16).hex()
         # The record of the run before goes last: messages without one are damage and no remains of a new beginning.
         with self.budget.failing(self.path):
             for what in ("result", "known", "race"):

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oocbe.errors import ClusterError, install_hint
@@ -125,7 +124,7 @@ class DaskWorkers:
         self.readied: set[object] = set()
         self.rows: dict[str, int] = {}
         self.read = RowsRead()
-        self.cluster = token_hex(4)
+        self.cluster = os.urandom(4).hex()
         self._client = client
         self._address = str(getattr(client.scheduler, "address", "the scheduler"))
         self._count = 0
@@ -160,7 +159,7 @@ class DaskWorkers:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of large graphs: lookups of a bucket may be megabytes
-                submitted = self._client.submit(called, data, key=f"{name}-{token_hex(8)}", pure=False)
+                submitted = self._client.submit(called, data, key=f"{name}-{os.urandom(8).hex()}", pure=False)
         except Exception as error:
             if self._client.status == "running":
                 raise

@@ -13,7 +13,6 @@ of workers of another cluster.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import threading
 import time
@@ -325,7 +324,7 @@ def not_shared(path: Place) -> ClusterError:
 
 def attempt_path(part: Path) -> Path:
     """Path of a part, unique to this attempt."""
-    return part.with_name(f"{part.name}-{secrets.token_hex(4)}")
+    return part.with_name(f"{part.name}-{os.urandom(4).hex()}")
 
 
 class DiskShare(DiskBudget):

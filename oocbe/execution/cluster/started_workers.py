@@ -36,7 +36,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
@@ -69,7 +68,7 @@ class StartedWorkers(ABC):
     readied: set[object] = field(default_factory=set)
     rows: dict[str, int] = field(default_factory=dict)
     read: RowsRead = field(default_factory=RowsRead)
-    cluster: str = field(default_factory=lambda: token_hex(4))
+    cluster: str = field(default_factory=lambda: os.urandom(4).hex())
     _dask: DaskWorkers | None = field(default=None, init=False, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
