@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Self, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakMethod, WeakValueDictionary, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,9 +129,11 @@ class Deadline:
             self._interruption.watch(self)
         self._timer: threading.Timer | None = None
         if seconds is not None and seconds <= threading.TIMEOUT_MAX:  # about 292 years; larger limits need no timer
-            self._timer = threading.Timer(seconds, self.interrupt)
+            interrupt = WeakMethod(self.interrupt)
+            self._timer = threading.Timer(seconds, lambda: (interrupt() or bool)())
             self._timer.daemon = True
             self._timer.start()
+            finalize(self, self._timer.cancel)  # a deadline that is no context manager leaves no thread either
 
     def __enter__(self) -> Self:
         self._tokens.append(_innermost.set(self))

@@ -115,6 +115,14 @@ def test_tasks_leave_no_timer(task):
     assert all(ended(timer) for timer in timers() if timer not in before)
 
 
+def test_no_deadline_leaves_a_timer():
+    """Also without a block; one thread for each solve was left until its limit."""
+    before = timers()
+    with Deadline(3600.0):
+        Deadline()
+    assert all(ended(timer) for timer in timers() if timer not in before)
+
+
 def test_tasks_that_fail_leave_no_timer(monkeypatch):
     def fail(*args, **more):
         raise UnsupportedError("no")
