@@ -11,7 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.api.tasks import anytime as module
-from oocbe.errors import TimeLimitError, UsageError
+from oocbe.errors import ResourceError, TimeLimitError, UsageError
 from oocbe.junction_trees.explanations import marginal_map
 from oocbe.junction_trees.query_elimination import complete_tree
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors
@@ -321,19 +321,31 @@ def test_impossible_evidence_is_infeasible():
         assert (result.status, result.value, result.exit_code) == ("infeasible", -math.inf, 10)
 
 
-def test_a_limit_before_any_work_leaves_an_estimate():
+def test_a_limit_before_any_work_is_an_error():
     problem = random_network(np.random.default_rng(5))
     result = module.best_within_limits("PR", problem, (), oocbe.SolveOptions(time_limit=1e-9))
     assert result.value is not None
-    with oocbe.api.facade.Deadline(0.0):
-        result = module.best_within_limits("MAR", problem, (), oocbe.SolveOptions())
-    assert result.status in ("estimated", "exact")
+    with oocbe.api.facade.Deadline(0.0), pytest.raises(TimeLimitError, match="the time limit was reached"):
+        module.best_within_limits("MAR", problem, (), oocbe.SolveOptions())
     with pytest.raises(UsageError, match="not one of"):
         oocbe.anytime("SUM", problem)
     with pytest.raises(UsageError, match="no variable"):
         oocbe.anytime("MMAP", problem, ["nothing"])
     with pytest.raises(UsageError, match="needs the variables"):
         oocbe.anytime("MMAP", problem)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("error", "kind"), [(TimeLimitError, TimeLimitError), (MemoryError, ResourceError)])
+def test_a_limit_before_the_first_estimate_is_an_error(task, error, kind, monkeypatch):
+    """A result of zeros, or a logarithm of -inf, would look like an answer."""
+
+    def failing(*arguments):
+        raise error
+
+    monkeypatch.setattr(module, "at_temperature", failing)
+    with pytest.raises(kind):
+        oocbe.anytime(task, random_network(np.random.default_rng(5)), ("v0",), time_limit=60)
 
 
 def unfinished(*arguments):

@@ -41,7 +41,7 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.reformulation import negated
-from oocbe.errors import LimitError, RequestedEndError, ResourceError, UnsupportedError, UsageError
+from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer, elimination_seconds
@@ -188,7 +188,7 @@ def anytime(
     Raises
     ------
     UsageError : an unknown task; a query of MMAP without variables, or with unknown ones; no device for ``cuda``.
-    UnsupportedError : linear constraints. LimitError : the time limit passed during reading.
+    UnsupportedError : linear constraints. LimitError : a limit was reached before the first estimate.
     Interrupted : Ctrl-C was pressed; its ``result`` is the best so far.
     """
     settings = settings_from(options, overrides)
@@ -222,7 +222,11 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
                 else:
                     asked = range(len(whole.variables)) if task == "MAP" else [number[name] for name in query]
                     _explain(whole, asked, options, best)
+            if best.value is None and best.assignment is None and outer is not None:
+                raise TimeLimitError(outer.reason)
         except BaseException as error:
+            if best.value is None and best.assignment is None:  # not even an estimate
+                raise
             if isinstance(error, LimitError | ResourceError | MemoryError) and not isinstance(error, RequestedEndError):
                 best.notes.append(str(error) or "memory ran out")
             elif interruption.caused(error):
