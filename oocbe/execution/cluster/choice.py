@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.option_values import SLURM, WORKERS
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 CONNECT_SECONDS = 10.0
 """Timeout of a connection to a scheduler, in seconds. It applies to a killed scheduler as well, as its address gives
@@ -111,9 +113,13 @@ def _connected(address: str) -> Iterator[Client]:
         raise UnsupportedError(MISSING.format(error=error)) from None
     try:
         security = Security() if address.startswith("tls://") else None
+        with ThreadPoolExecutor(1) as thread:  # the thread of a notebook has a loop
+            thread.submit(asyncio.run, _ask(address, security or Security())).result()
         made = Client(address, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, TypeError, ValueError, RuntimeError) as error:
-        raise ClusterError(f"no Dask scheduler answers at {address}: {error}") from None
+    except (OSError, TypeError, ValueError, RuntimeError, MemoryError) as error:
+        # The text of another program is taken for sizes.
+        what = "another program does" if isinstance(error, MemoryError) else str(error) or "the port is silent"
+        raise ClusterError(f"no Dask scheduler answers at {address}: {what}") from None
     logger = logging.getLogger("distributed.client")
     level = logger.level
     logger.setLevel(QUIET)  # our own messages report a lost scheduler
@@ -122,3 +128,11 @@ def _connected(address: str) -> Iterator[Client]:
             yield made
     finally:
         logger.setLevel(level)
+
+
+async def _ask(address: str, security: Security) -> None:
+    """Connect once, in limited time; a client waits forever for a port that never answers."""
+    from distributed.comm import connect
+
+    answer = connect(address, CONNECT_SECONDS, **security.get_connection_args("client"))
+    (await asyncio.wait_for(answer, CONNECT_SECONDS + 1.0)).abort()

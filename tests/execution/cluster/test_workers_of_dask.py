@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -383,6 +384,28 @@ def test_clusters_that_do_not_answer_or_must_not_be_asked(monkeypatch):
         oocbe.solve("examples/daily.spot", cluster="tcp://node1:8786")
     with pytest.raises(UsageError, match="are of this host, and cluster"):
         oocbe.solve("examples/daily.spot", cluster="tcp://127.0.0.1:9", workers=2)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("sent", "why"), [(b"", "the port is silent"), (b"HTTP/1.1 400 Bad Request", "another program does")]
+)
+def test_a_port_without_a_scheduler(sent, why, monkeypatch):
+    """A program that says nothing, such as a stopped scheduler, or something else, such as a dashboard."""
+    monkeypatch.setattr(choice, "CONNECT_SECONDS", 0.5)
+
+    def answer():
+        with suppress(OSError), ExitStack() as taken:
+            while True:
+                taken.enter_context(listening.accept()[0]).sendall(sent)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        (thread := threading.Thread(target=answer)).start()
+        address = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}: {why}"):
+            oocbe.solve("examples/daily.spot", cluster=address)
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 @pytest.mark.parametrize("text", ["two", "gpus:0", "cpus", True, "-1", "2:cpus"])
