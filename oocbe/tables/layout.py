@@ -210,8 +210,10 @@ class Layout:
 
         Returns
         -------
-        uint64 (words, rows), word 0 least significant.
+        uint64 (words, rows), word 0 least significant. ModelError: a value outside its domain.
         """
+        for extreme in (tuples.min(axis=0), tuples.max(axis=0)) if len(tuples) else ():
+            self.indices_of(extreme.tolist())
         keys = np.zeros((self.words, len(tuples)), dtype=np.uint64)
         for column, f in enumerate(self.fields):
             keys[f.word] |= tuples[:, column].astype(np.uint64) << np.uint64(f.shift)

@@ -42,7 +42,7 @@ from oocbe.tables.group import LARGEST_CHUNK_ROWS, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COLUMNS, COMPLETE, MANIFEST_NAME, ROWS, FileRecord, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, greatest
-from oocbe.tables.table import format_bytes
+from oocbe.tables.table import check_kind, format_bytes
 
 
 class FolderSettings(TypedDict, total=False):
@@ -82,6 +82,7 @@ class FolderWriter:
         self._manifest_bytes = 0
         self._overwrite = parse_boolean("overwrite", settings.get("overwrite", False))
         self._published = False
+        self._takes_rows = False  # within the block, unless an append has failed
         self._temporary = ExitStack()
 
     def __enter__(self) -> Self:
@@ -96,6 +97,7 @@ class FolderWriter:
             if isinstance(error, OSError):
                 raise self._disk_error(error) from None
             raise
+        self._takes_rows = True
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -103,6 +105,7 @@ class FolderWriter:
             if kind is None:
                 self._finish()
         finally:
+            self._takes_rows = False
             self._temporary.close()
             if not self._published:
                 self._budget.take(-self._bytes_taken - self._manifest_bytes, self.path)
@@ -303,6 +306,8 @@ class TableWriter(FolderWriter):
         **settings: Unpack[FolderSettings],
     ) -> None:
         super().__init__(path, form, **settings)
+        check_kind(layout, Layout, "a Layout")
+        check_kind(semiring, Semiring, "a Semiring")
         self.layout = layout
         self.semiring = semiring
         if not (known := [own for own in VALUE_DTYPES if own == dtype]):
@@ -361,6 +366,7 @@ class TableWriter(FolderWriter):
 
     def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows from the start of a chunk on: keys (words, rows), values (rows,)."""
+        self._takes_rows = False
         self._widen(values)
         try:
             columns = columns_of(self.layout, keys) if self._form == COLUMNS else list(keys)
@@ -368,6 +374,11 @@ class TableWriter(FolderWriter):
         except OSError as error:
             raise self._disk_error(error) from None
         self._written += len(values)
+        self._takes_rows = True
+
+    def _refuse_rows(self) -> None:
+        if not self._takes_rows:
+            raise UsageError(f"{self.path}: rows are appended in a writer's `with` block, before any of them fails")
 
     def _open_arrays(self) -> ArrayFiles:
         if self._arrays is None:
@@ -377,6 +388,7 @@ class TableWriter(FolderWriter):
 
     def _finish(self) -> None:
         """Force all to disk, the manifest last, and rename the folder."""
+        self._refuse_rows()
         self._flush()
         try:
             self._open_arrays().describe({"oocbe": self._attributes()})
@@ -439,8 +451,9 @@ class StoredTableWriter(TableWriter):
         Raises
         ------
         ModelError : another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous row.
-        DiskError : the disk or the disk budget is exhausted.
+        UsageError : outside of the block, or after a failed append. DiskError : the disk or its budget is exhausted.
         """
+        self._refuse_rows()
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
             raise ModelError(
                 f"{self.path}: keys must be uint64 ({self.layout.words}, rows), not {keys.dtype} {keys.shape}"
@@ -549,10 +562,11 @@ class CompleteTableWriter(TableWriter):
 
         Raises
         ------
-        ModelError : another dtype, or more cells than the table has.
+        ModelError : another dtype, or more cells than the table has. UsageError : as for rows.
         DiskError : the disk or the disk budget is exhausted.
         TimeLimitError, RequestedEndError : the current deadline passed.
         """
+        self._refuse_rows()
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
             raise ModelError(
                 f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"

@@ -122,6 +122,46 @@ def test_rows_appended_one_by_one_are_not_counted_again_and_again(path):
     assert StoredTable.open(path).to_table().values.tolist() == list(range(100))
 
 
+@pytest.mark.parametrize("chunk_rows", [1, 9])
+def test_rows_outside_of_the_block_are_refused(path, chunk_rows):
+    """They were lost without a word where they did not fill a chunk."""
+    writer = StoredTable.create(path, Layout(("a",), (64,)), chunk_rows=chunk_rows)
+    row = np.array([[3]], dtype=np.uint64), np.array([5])
+    with pytest.raises(UsageError, match="in a writer's `with` block"):
+        writer.append(*row)
+    with writer:
+        writer.append(*row)
+    with pytest.raises(UsageError, match="in a writer's `with` block"):
+        writer.append(np.array([[4]], dtype=np.uint64), np.array([5]))
+    assert StoredTable.open(path).to_table().to_dict() == {(3,): 5}
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_table_without_the_rows_of_a_failed_append_is_not_published(path, goes_on):
+    writer = StoredTable.create(path, Layout(("a",), (64,)), np.float64, chunk_rows=2)
+    with pytest.raises(UsageError, match="before any of them fails"), writer:
+        with pytest.raises(ModelError, match="NaN"):
+            writer.append(np.arange(3, dtype=np.uint64)[None], np.array([1.0, np.nan, 2.0]))
+        if goes_on:
+            writer.append(np.array([[9]], dtype=np.uint64), np.array([5.0]))
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("layout", [None, {"a": 2}, ("a",)])
+def test_a_layout_or_a_semiring_of_another_type(path, layout):
+    with pytest.raises(UsageError, match="expected a Layout, not"):
+        StoredTable.create(path, layout)
+    with pytest.raises(UsageError, match="expected a Semiring, not str"):
+        StoredTable.create(path, Layout(("a",), (64,)), np.int64, "min-sum")
+
+
+@pytest.mark.parametrize("value", [-1, 5, 8])
+def test_values_outside_of_a_domain_get_no_key(value):
+    """Their bits would be those of other variables."""
+    with pytest.raises(ModelError, match=f"variable b: value {value} is outside its domain, 0 to 4"):
+        Layout(("a", "b"), (3, 5)).pack(np.array([[0, 4], [1, value]]))
+
+
 def test_empty_table(path):
     table = random_table({"a": 4}, 0)
     stored = StoredTable.save(path, table)
