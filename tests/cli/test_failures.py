@@ -42,6 +42,7 @@ FAILURES = [
     (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/disk"), 30, "; free some space"),
     (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), 30, "; free some space"),
     (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/secret"), 2, "/secret: Permission denied"),
+    (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), 2, "the current folder: No such file"),
     (KeyboardInterrupt(), 130, "interrupted"),
     (Terminated(), 143, "interrupted"),
     (ZeroDivisionError("oops"), 1, "internal error"),

@@ -63,7 +63,8 @@ def _description_of(error: BaseException) -> str:
         hint = "" if most is None else f"; {remedy(most)}"
         return f"out of memory; a lower --memory makes oocbe keep less in memory at a time{hint}"
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
+        nameless = "the current folder: " if isinstance(error, FileNotFoundError) else ""  # os.getcwd
+        where = f"{error.filename}: " if error.filename else nameless
         hint = "; free some space" if error.errno in FULL_DISK else ""
         return f"{where}{error.strerror or error}{hint}"
     return f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)"
