@@ -64,23 +64,25 @@ class FolderWriter:
     forced to disk, the manifest last, and then renamed. If the block ends with an exception (Ctrl-C included), the
     hidden folder is removed; that of a killed process is removed by the next writer of a table of this name.
 
-    form : of the table, stored in the manifest. settings : see :class:`FolderSettings`.
+    form : of the table, stored in the manifest. budget, overwrite : see :class:`FolderSettings`.
     """
 
     _makes_parents = True
     _folder: Path
 
-    def __init__(self, path: str | Path, form: str, **settings: Unpack[FolderSettings]) -> None:
+    def __init__(
+        self, path: str | Path, form: str, *, budget: DiskBudget | None = None, overwrite: bool = False
+    ) -> None:
         if (url := url_of(path)) is not None:
             raise UsageError(f"{url}: tables are made on disk; write it there, and upload it: table.upload({url!r})")
         self.path = Path(path)
         self.rows = 0
         self._manifest = Manifest(form=form)
         self._written = 0
-        self._budget = settings.get("budget") or DiskBudget(self.path.parent)
+        self._budget = budget or DiskBudget(self.path.parent)
         self._is_durable = not self._budget.is_scratch  # forced to disk before publication
         self._manifest_bytes = 0
-        self._overwrite = parse_boolean("overwrite", settings.get("overwrite", False))
+        self._overwrite = parse_boolean("overwrite", overwrite)
         self._published = False
         self._takes_rows = False  # within the block, unless an append has failed
         self._temporary = ExitStack()

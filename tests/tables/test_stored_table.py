@@ -155,6 +155,11 @@ def test_a_layout_or_a_semiring_of_another_type(path, layout):
         StoredTable.create(path, Layout(("a",), (64,)), np.int64, "min-sum")
 
 
+def test_an_unknown_setting(path):
+    with pytest.raises(TypeError, match="overwite"):
+        StoredTable.create(path, Layout(("a",), (64,)), overwite=True)
+
+
 @pytest.mark.parametrize("value", [-1, 5, 8])
 def test_values_outside_of_a_domain_get_no_key(value):
     """Their bits would be those of other variables."""
