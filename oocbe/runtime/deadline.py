@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Self, TypeVar
-from weakref import WeakMethod, WeakValueDictionary, finalize
+from weakref import ReferenceType, WeakValueDictionary, finalize, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,8 +129,7 @@ class Deadline:
             self._interruption.watch(self)
         self._timer: threading.Timer | None = None
         if seconds is not None and seconds <= threading.TIMEOUT_MAX:  # about 292 years; larger limits need no timer
-            interrupt = WeakMethod(self.interrupt)
-            self._timer = threading.Timer(seconds, lambda: (interrupt() or bool)())
+            self._timer = threading.Timer(seconds, _interrupt, [ref(self)])
             self._timer.daemon = True
             self._timer.start()
             finalize(self, self._timer.cancel)  # a deadline that is no context manager leaves no thread either
@@ -191,3 +190,9 @@ class Deadline:
     def interrupt(self) -> None:
         """Set the flag, so that loops return now."""
         self.is_set, self.flag[0] = True, 1
+
+
+def _interrupt(deadline: ReferenceType[Deadline]) -> None:
+    """Interrupt a deadline that is still in use: its timer does not keep it."""
+    if (used := deadline()) is not None:
+        used.interrupt()

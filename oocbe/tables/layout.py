@@ -210,7 +210,11 @@ class Layout:
 
         Returns
         -------
-        uint64 (words, rows), word 0 least significant. ModelError: a value outside its domain.
+        uint64 (words, rows), word 0 least significant.
+
+        Raises
+        ------
+        ModelError : a value outside its domain.
         """
         for extreme in (tuples.min(axis=0), tuples.max(axis=0)) if len(tuples) else ():
             self.indices_of(extreme.tolist())
