@@ -217,6 +217,11 @@ class BoundSources:
         self._relaxations: dict[Conflicts, Relaxation] = {}
         self.is_over = False
 
+    @property
+    def relaxation(self) -> Relaxation | None:
+        """The linear program with the best bound; None if there is none."""
+        return max(self._relaxations.values(), key=lambda one: one.source("", "").root, default=None)
+
     @spanning(ELIMINATION, "bounds")
     def improved(self, seconds: float, upper_bound: int | float | None = None) -> list[BoundSource]:
         """The sources after a further step, the one with the best root bound first.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -204,10 +204,15 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     return Forbidden(first, owner, removed, pairs, tuple(kept), is_empty)
 
 
-def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Removed literals, and those in conflict with all remaining values of some variable (arc consistency)."""
+def propagated(
+    forbidden: Forbidden, removed: NDArray[np.uint8], variables: Iterable[int] | None = None
+) -> NDArray[np.uint8]:
+    """Removed literals, and those in conflict with all remaining values of some variable (arc consistency).
+
+    variables : those with newly removed literals; None: all.
+    """
     removed = removed.copy()
-    changed = dict.fromkeys(range(len(forbidden.first) - 1))
+    changed = dict.fromkeys(range(len(forbidden.first) - 1) if variables is None else variables)
     while changed:
         v = next(iter(changed))
         del changed[v]

@@ -6,6 +6,7 @@ used as bounds: its multipliers are rounded, and the bound is recomputed from th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,9 +126,19 @@ class LinearProgram:
         self._highs.changeColBounds(int(self._column[literal]), 0.0, 0.0)
         return True
 
-    def solve(self, seconds: float) -> bool:
-        """Solve; sets ``bound`` and ``point``. False if no optimum was found (infeasible, or out of time)."""
+    def restrict(self, removed: NDArray[np.uint8]) -> None:
+        """Remove these literals and no others, and fix literals that are the only ones left of their variables."""
+        left = 1.0 - removed
+        is_only = np.bincount(self._owner, left, minlength=len(self._default)) == 1.0
+        lower, count = left * is_only[self._owner], len(self._literals)
+        columns = np.arange(count, dtype=np.int32)
+        self._highs.changeColsBounds(count, columns, lower[self._literals], left[self._literals])
+
+    def solve(self, seconds: float, iterations: int | None = None) -> bool:
+        """Solve; sets ``bound`` and ``point``. False if no optimum was found (infeasible, or out of time or of
+        iterations of the simplex method)."""
         self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(0.01, seconds))
+        self._highs.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf if iterations is None else iterations)
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return False
@@ -138,6 +149,13 @@ class LinearProgram:
         rest = 1.0 - np.bincount(self._owner, self.point, minlength=len(self._default))
         self.point[self._default] = np.clip(rest, 0.0, 1.0)
         return True
+
+    @property
+    def estimate(self) -> float:
+        """The optimum as far as the solver came; infinite if the relaxation is infeasible."""
+        if self.is_infeasible:
+            return math.inf
+        return self._constant + self.unit * float(self._highs.getInfo().objective_function_value)
 
     @property
     def is_infeasible(self) -> bool:

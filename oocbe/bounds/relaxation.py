@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -303,6 +303,23 @@ Record = Callable[[list[Row], NDArray[np.float64], bool], None]
 """Called with the rows and multipliers of each conclusion, and whether it is infeasibility."""
 
 
+class NodeBound(NamedTuple):
+    """The program at a node of a search.
+
+    estimate : its optimum in floating point, infinite if no assignment counts. source : the exact bound, None without
+    an optimum. point : float64 (literals,), of the optimum. is_empty : whether infeasibility is proven.
+    """
+
+    estimate: float
+    source: BoundSource | None
+    point: NDArray[np.float64] | None
+    is_empty: bool = False
+
+    def reaches(self, upper_bound: int | float) -> bool:
+        """Whether no assignment at the node has a value below the upper bound."""
+        return self.is_empty or (self.source is not None and self.source.root >= upper_bound)
+
+
 class Relaxation:
     """The linear program of a problem, tightened in rounds.
 
@@ -382,9 +399,32 @@ class Relaxation:
         deadline = working_time() + seconds
         limits = [value for value in (upper_bound, self.rounding.value if improve else None) if value is not None]
         self._upper_bound = min(limits, default=None)
+        self._program.restrict(self.removed)
         if not self.is_over and self._solve(deadline):
             self._cut(deadline, improve)
         self._tell()
+
+    def node(self, removed: NDArray[np.uint8], seconds: float, iterations: int | None = None) -> NodeBound:
+        """The bound of a node of a search: without more literals, by the rows so far.
+
+        removed : uint8 (literals,), 1 for literals excluded at the node. seconds : limit. iterations : limit of the
+        simplex method, None: none; below it the bound is an estimate.
+        """
+        program = self._program
+        program.restrict(removed)
+        is_solved = program.solve(seconds, iterations)
+        if is_solved:
+            return NodeBound(
+                program.bound, self._source_of(program.rows, program.multipliers(), removed), program.point.copy()
+            )
+        is_proven = program.is_infeasible and self._is_contradiction(program.contradiction(seconds), removed)
+        return NodeBound(math.inf if is_proven else program.estimate, None, None, is_proven)
+
+    def without(self, removed: NDArray[np.uint8], more: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Removed literals with more of them, and with those that conflicts exclude in consequence."""
+        made = removed.copy()
+        made[more] = 1
+        return made if self._costly.sets else propagated(self._forbidden, made, self._forbidden.owner[more].tolist())
 
     def _cut(self, deadline: float, improve: bool) -> None:
         """Rounds of cuts, with growing ball sizes."""
@@ -393,13 +433,7 @@ class Relaxation:
         self._round(improve)
         while not (self._is_closed() or is_requested() or working_time() >= deadline):
             before = program.bound
-            recalled = program.recall(LEAST_VIOLATION)
-            rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
-            self.cuts["clique"] += program.add(rows)
-            share = min(deadline, working_time() + BALLS_SHARE * seconds)
-            found = program.add(self._local.find(program.point, BALLS[self._level], share))
-            self.cuts["local"] += found
-            self.rounds += 1
+            found = self.separate(min(deadline, working_time() + BALLS_SHARE * seconds))
             if not self._solve(deadline):
                 return
             self._round(improve)
@@ -409,7 +443,7 @@ class Relaxation:
                 program.drop_idle(IDLE_ROUNDS)
                 continue
             self._patience += 1
-            if self._patience >= PATIENCE or (found + recalled == 0 and not rows):
+            if self._patience >= PATIENCE or not found:
                 self._patience, self._level = 0, self._level + 1
                 if self._remove_costly():
                     self._level = 0
@@ -419,6 +453,21 @@ class Relaxation:
                     self.is_over = True
                     return
         self.is_over = self._is_closed()
+
+    def separate(self, deadline: float) -> int:
+        """Add inequalities that the program's point violates; returns their number. They hold for all assignments.
+
+        deadline : of the search for local cuts, on the performance counter.
+        """
+        program = self._program
+        recalled = program.recall(LEAST_VIOLATION)
+        cliques = violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)
+        added = program.add([Row.of(c, 1, "clique") for c in cliques])
+        self.cuts["clique"] += added
+        found = program.add(self._local.find(program.point, BALLS[min(self._level, len(BALLS) - 1)], deadline))
+        self.cuts["local"] += found
+        self.rounds += 1
+        return recalled + added + found
 
     def _round(self, improve: bool) -> None:
         """Search for an assignment at the program's point; it becomes the upper bound."""
@@ -465,20 +514,20 @@ class Relaxation:
         program = self._program
         if not program.solve(deadline - working_time()):
             left = deadline - working_time()
-            if program.is_infeasible and self._is_contradiction(program.contradiction(left)):
+            if program.is_infeasible and self._is_contradiction(program.contradiction(left), self.removed):
                 self.removed[:] = self.is_over = True
             return False
         if self._best is None or program.bound >= self._best[0]:
             self._best = (program.bound, list(program.rows), program.multipliers())
         return True
 
-    def _is_contradiction(self, found: NDArray[np.float64]) -> bool:
+    def _is_contradiction(self, found: NDArray[np.float64], removed: NDArray[np.uint8]) -> bool:
         """Whether rows with these multipliers prove infeasibility: hard terms of assignments that count are <= 0."""
         multipliers = np.rint(found * CONTRADICTION_SCALE).astype(np.int64)
         terms = row_terms(self._program.rows, multipliers, self._forbidden, self._costly)
         if (terms.kind == LITERAL).any():
             return False  # costly tuples are possible
-        least, _ = BoundSource("", "", self._problem, self._fixed_point, terms, self.removed).reduced_costs()
+        least, _ = BoundSource("", "", self._problem, self._fixed_point, terms, removed).reduced_costs()
         if least > 0 and self._record is not None:
             self._record(list(self._program.rows), found, True)
         return least > 0
@@ -490,12 +539,21 @@ class Relaxation:
 
     def source(self, name: str, why: str) -> BoundSource:
         """The bound of the best multipliers."""
-        terms = self._base
-        if self._best is not None:
-            _, rows, multipliers = self._best
-            rounded = self._fixed_point.nearest(multipliers)
-            terms = terms.joined(row_terms(rows, rounded, self._forbidden, self._costly))
-        return BoundSource(name, why, self._problem, self._fixed_point, terms, self.removed)
+        if self._best is None:
+            return BoundSource(name, why, self._problem, self._fixed_point, self._base, self.removed)
+        return self._source_of(*self._best[1:], self.removed, name, why)
+
+    def _source_of(
+        self,
+        rows: Sequence[Row],
+        multipliers: NDArray[np.float64],
+        removed: NDArray[np.uint8],
+        name: str = "",
+        why: str = "",
+    ) -> BoundSource:
+        rounded = self._fixed_point.nearest(multipliers)
+        terms = self._base.joined(row_terms(rows, rounded, self._forbidden, self._costly))
+        return BoundSource(name, why, self._problem, self._fixed_point, terms, removed)
 
 
 class PointRounding:

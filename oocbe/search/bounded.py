@@ -310,7 +310,7 @@ class BoundedSolve(SubSolver):
             self._engine.deadline.check_requested()
             if not known.is_near_enough:
                 begin = working_time()
-                self._searches.lay_out()
+                self._searches.lay_out(sources.relaxation)
                 self.seconds -= working_time() - begin  # time of the searches, which join now
             is_over = sources.is_over or known.is_near_enough or self.statistics.seconds["bounds"] >= most
             assert whole.source is not None and known.lower is not None

@@ -27,6 +27,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, Portfolio, SharedBounds, Statistics
 
 if TYPE_CHECKING:
+    from oocbe.bounds.relaxation import Relaxation
     from oocbe.bounds.row_reduction import Reduction
     from oocbe.bounds.row_tables import ScopeTables
     from oocbe.search.stable_set_search import ValueGraph
@@ -38,7 +39,7 @@ have returned freed memory."""
 DEPTH_MEMORY = 0.25
 """Share of the searches' memory for the states of depth-first search; subproblems get half of it."""
 
-SEARCHES = ("depth", "neighbourhoods", "subproblems")
+SEARCHES = ("depth", "neighbourhoods", "subproblems", "tree")
 """Names of the searches in the portfolio, in the order of the summary."""
 
 
@@ -95,11 +96,16 @@ class Searches:
             self.lay_out()
             self.portfolio.run(lambda: self._known.is_near_enough, seconds)
 
-    def lay_out(self) -> None:
-        """Add the searches that apply to the problem to the portfolio."""
+    def lay_out(self, relaxation: Relaxation | None = None) -> None:
+        """Add the searches that apply to the problem to the portfolio; with a linear program, the one over it, too."""
         if self._is_open and not self._is_laid_out:
             self._is_laid_out = True
             self._add_searches()
+        is_exact = all(len(f.scope) <= 1 for f in self.form.problem.functions)
+        if self._is_open and relaxation is not None and is_exact and "tree" not in self.portfolio.members:
+            from oocbe.search.program_tree import ProgramTree
+
+            self.portfolio.add("tree", ProgramTree(self.form.problem, relaxation, self._known))
 
     def join_bounds(self) -> None:
         """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;
