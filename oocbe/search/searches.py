@@ -24,7 +24,7 @@ from oocbe.elimination.engine.consumption import left_out
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, Portfolio, SharedBounds, Statistics
+from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, TERMS, Portfolio, SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.relaxation import Relaxation
@@ -38,6 +38,9 @@ have returned freed memory."""
 
 DEPTH_MEMORY = 0.25
 """Share of the searches' memory for the states of depth-first search; subproblems get half of it."""
+
+PACKING_SHARE = 4.0
+"""Share of the search over the linear program, of packing problems, relative to depth-first search."""
 
 SEARCHES = ("depth", "neighbourhoods", "subproblems", "tree")
 """Names of the searches in the portfolio, in the order of the summary."""
@@ -101,11 +104,16 @@ class Searches:
         if self._is_open and not self._is_laid_out:
             self._is_laid_out = True
             self._add_searches()
-        is_exact = all(len(f.scope) <= 1 for f in self.form.problem.functions)
-        if self._is_open and relaxation is not None and is_exact and "tree" not in self.portfolio.members:
+        members, is_exact = self.portfolio.members, all(len(f.scope) <= 1 for f in self.form.problem.functions)
+        if self._is_open and relaxation is not None and is_exact and "tree" not in members:
             from oocbe.search.program_tree import ProgramTree
 
-            self.portfolio.add("tree", ProgramTree(self.form.problem, relaxation, self._known))
+            terms = TERMS["tree"]
+            if self.waits_for_bounds:
+                terms = replace(terms, share=PACKING_SHARE)
+                if "depth" in members:  # of packing problems its estimates recede as time passes
+                    members["depth"].terms = replace(members["depth"].terms, soon=1.0)
+            self.portfolio.add("tree", ProgramTree(self.form.problem, relaxation, self._known), terms)
 
     def join_bounds(self) -> None:
         """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;

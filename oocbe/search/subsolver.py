@@ -249,8 +249,6 @@ class Parameters:
         most families of generated problems the estimate of depth-first search after 0.1 s is right within a third.
     soon_seconds : a solver is expected to end soon if its estimated remaining time is at most this, in seconds, or at
         most the time elapsed. It then gets this much time before it counts, as estimates are wrong at times.
-    receding : an estimate that has grown by this factor since the solver had a quarter to a half of its seconds recedes
-        as time passes, and is not believed.
     idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
         last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
         depth-first search often proves the optimum at once after a long time without progress.
@@ -265,7 +263,6 @@ class Parameters:
     slice_seconds: float = 0.05
     near_seconds: float = 2.0
     soon_seconds: float = 8.0
-    receding: float = 1.75
     idle_seconds: float = 4.0
     idle_share: float = 0.5
     idle_factor: float = 0.5
@@ -316,8 +313,8 @@ TERMS = {
     "subproblems": Terms(share=0.5, after=1.0, leading=4.0),
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
-    # The last units of a gap take cuts very long, and a few decisions close it.
-    "tree": Terms(share=4.0, soon=4.0),
+    # The last units of a gap take cuts very long; of packing problems, a few decisions close it.
+    "tree": Terms(soon=4.0),
     # Depth-first search soon finds better assignments than local search.
     "incumbents": Terms(share=0.25, after=FIRST_SECONDS, waits_for="bounds"),
     # About a fifth of the time: their bounds are better on dense networks of costs only.
@@ -330,19 +327,13 @@ TERMS = {
 
 @dataclass
 class Member:
-    """A solver in a portfolio.
-
-    progress_at, found_at : its seconds at the last improvement of a bound, and of the incumbent.
-    marked_at, marked, before : its seconds when they had last doubled, its estimate then, and when they had before.
-    """
+    """A solver in a portfolio. progress_at, found_at : its seconds at the last improvement of a bound, and of the
+    incumbent."""
 
     solver: SubSolver
     terms: Terms
     progress_at: float = 0.0
     found_at: float = -math.inf
-    marked_at: float = 0.0
-    marked: float = math.inf
-    before: float = math.inf
 
 
 class Portfolio:
@@ -395,12 +386,6 @@ class Portfolio:
                 member.progress_at = member.solver.seconds
             if value != self._known.value:
                 member.found_at = member.solver.seconds
-            if member.solver.seconds >= 2 * member.marked_at:
-                member.marked_at, member.before, member.marked = (
-                    member.solver.seconds,
-                    member.marked,
-                    member.solver.expected,
-                )
 
     def next(self, most: float = math.inf) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
@@ -460,8 +445,5 @@ class Portfolio:
 
     def _is_soon(self, member: Member) -> bool:
         """Whether a solver is expected to end soon."""
-        expected = member.solver.expected
-        if expected > self._parameters.receding * member.before:
-            return False
-        left = expected - member.solver.seconds
+        left = member.solver.expected - member.solver.seconds
         return left <= max(self._parameters.soon_seconds, self._clock() - self._begin)
