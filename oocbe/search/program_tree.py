@@ -52,11 +52,10 @@ SEPARATION_SECONDS = 0.05
 
 
 class OpenNode(NamedTuple):
-    """A node to be processed. removed : uint8 (literals,). bound : of its parent, exact. depth : decisions."""
+    """A node to be processed. removed : uint8 (literals,). bound : of its parent, exact."""
 
     removed: NDArray[np.uint8]
     bound: int | float
-    depth: int
 
 
 class ProgramTree(SubSolver):
@@ -70,14 +69,8 @@ class ProgramTree(SubSolver):
         self._problem, self._relaxation = problem, relaxation
         self._owner = np.repeat(np.arange(len(problem.sizes)), problem.sizes)
         self._first = np.cumsum([0, *problem.sizes])
-        self._open = [OpenNode(relaxation.removed, -math.inf, 0)]
+        self._open = [OpenNode(relaxation.removed, -math.inf)]
         self._gains, self._trials = np.zeros((2, len(self._owner))), np.zeros(len(self._owner), dtype=np.int64)
-
-    @property
-    def expected(self) -> float:
-        """Estimated total seconds, if sibling nodes take equal times; infinite at first."""
-        behind = 1.0 - sum(0.5**node.depth for node in self._open)
-        return self.seconds / behind if behind > 0.0 and not self.is_over else math.inf
 
     @property
     def cost(self) -> float:
@@ -121,7 +114,7 @@ class ProgramTree(SubSolver):
                 continue
             parts = self._parts(removed, found, deadline)
             if len(parts) > 1:
-                return [OpenNode(part, bound, node.depth + 1) for part in parts]
+                return [OpenNode(part, bound) for part in parts]
             if not parts:
                 return []
             removed = parts[0]

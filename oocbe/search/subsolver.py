@@ -314,7 +314,7 @@ TERMS = {
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
     # The last units of a gap take cuts very long; of packing problems, a few decisions close it.
-    "tree": Terms(soon=4.0),
+    "tree": Terms(share=2.0),
     # Depth-first search soon finds better assignments than local search.
     "incumbents": Terms(share=0.25, after=FIRST_SECONDS, waits_for="bounds"),
     # About a fifth of the time: their bounds are better on dense networks of costs only.
