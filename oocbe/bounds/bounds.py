@@ -321,6 +321,7 @@ class BoundSources:
                 relaxation.tighten(seconds - (working_time() - begin), limit, self._improve)
             source = relaxation.source("lp", "")
         except ValueRangeError:
+            self._relaxations.pop(conflicts, None)  # its removals may rest on an assignment that nobody takes
             return None
         source.assignment = relaxation.rounding.assignment
         cuts = relaxation.cuts

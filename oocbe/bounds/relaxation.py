@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_s
 from oocbe.bounds.linear_program import LinearProgram
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import LARGEST, BoundSource, BoundTerms, FixedPoint
+from oocbe.errors import ValueRangeError
 from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
@@ -307,7 +309,8 @@ class NodeBound(NamedTuple):
     """The program at a node of a search.
 
     estimate : its optimum in floating point, infinite if no assignment counts. source : the exact bound, None without
-    an optimum. point : float64 (literals,), of the optimum. is_empty : whether infeasibility is proven.
+    an optimum, or if its sums overflow 64-bit integers. point : float64 (literals,), of the optimum, or None.
+    is_empty : whether infeasibility is proven.
     """
 
     estimate: float
@@ -410,13 +413,12 @@ class Relaxation:
         removed : uint8 (literals,), 1 for literals excluded at the node. seconds : limit. iterations : limit of the
         simplex method, None: none; below it the bound is an estimate.
         """
-        program = self._program
+        program, source = self._program, None
         program.restrict(removed)
-        is_solved = program.solve(seconds, iterations)
-        if is_solved:
-            return NodeBound(
-                program.bound, self._source_of(program.rows, program.multipliers(), removed), program.point.copy()
-            )
+        if program.solve(seconds, iterations):
+            with suppress(ValueRangeError):
+                source = self._source_of(program.rows, program.multipliers(), removed)
+            return NodeBound(program.bound, source, program.point.copy())
         is_proven = program.is_infeasible and self._is_contradiction(program.contradiction(seconds), removed)
         return NodeBound(math.inf if is_proven else program.estimate, None, None, is_proven)
 
@@ -527,7 +529,10 @@ class Relaxation:
         terms = row_terms(self._program.rows, multipliers, self._forbidden, self._costly)
         if (terms.kind == LITERAL).any():
             return False  # costly tuples are possible
-        least, _ = BoundSource("", "", self._problem, self._fixed_point, terms, removed).reduced_costs()
+        try:
+            least, _ = BoundSource("", "", self._problem, self._fixed_point, terms, removed).reduced_costs()
+        except ValueRangeError:
+            return False
         if least > 0 and self._record is not None:
             self._record(list(self._program.rows), found, True)
         return least > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,16 @@ def with_linear(seed: int) -> Problem:
     capacity = int(random.integers(0, 2 * len(sizes)))
     linear = LinearConstraint(tuple(range(len(sizes))), tuple(takes), capacity)
     return Problem(variables, functions, constraints, linear_constraints=(linear,), name=f"with linear {seed}")
+
+
+def overflowing() -> Problem:
+    """Four large items and three small ones. Sums of the bound overflow 64-bit integers once a large one is taken."""
+    gains = [20_000, 20_001, 20_002, 20_003, 1028, 1035, 1042]
+    takes = [2**30, 2**30 + 1, 2**30 + 2, 2**30, 1, 1, 1]
+    variables = tuple(Variable(f"x{v}", 2) for v in range(7))
+    functions = tuple(Function.from_array((v,), [0, -gain]) for v, gain in enumerate(gains))
+    linear = LinearConstraint(tuple(range(7)), tuple(np.array([0, take]) for take in takes), 2**30 + 3)
+    return Problem(variables, functions, linear_constraints=(linear,), name="overflowing")
 
 
 def searched(problem: Problem) -> tuple[SharedBounds, ProgramTree | None]:
@@ -93,3 +104,16 @@ def test_a_deadline_leaves_the_node_open():
     assert not made.is_over
     made.work(math.inf, Deadline())
     assert made.is_over
+
+
+def test_a_node_whose_sums_overflow_is_branched_on():
+    problem = overflowing()
+    known, made = searched(problem)
+    assert made is not None
+    assert known.is_closed
+    assert known.value == optimum(problem)
+
+
+def test_there_is_no_tree_over_a_program_whose_sums_overflow():
+    _, made = searched(replace(overflowing(), constraints=(Constraint((2,), [[0]]),)))
+    assert made is None
