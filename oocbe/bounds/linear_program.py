@@ -63,8 +63,7 @@ class LinearProgram:
         self._constant = float(costs[default].sum())
         self._highs = quiet_solver()
         count = len(self._literals)
-        self._upper = 1.0 - removed[self._literals].astype(np.float64)
-        self._highs.addVars(count, np.zeros(count), self._upper)
+        self._highs.addVars(count, np.zeros(count), 1.0 - removed[self._literals].astype(np.float64))
         columns = np.arange(count, dtype=np.int32)
         self._highs.changeColsCost(count, columns, reduced[self._literals] / self.unit)
         self._known: set[tuple[bytes, bytes, int]] = set()
@@ -122,7 +121,6 @@ class LinearProgram:
         """Fix a literal to false; False if it is its variable's default, which only a row can exclude."""
         if not self._is_column[literal]:
             return False
-        self._upper[self._column[literal]] = 0.0
         self._highs.changeColBounds(int(self._column[literal]), 0.0, 0.0)
         return True
 

@@ -413,13 +413,14 @@ class Relaxation:
         removed : uint8 (literals,), 1 for literals excluded at the node. seconds : limit. iterations : limit of the
         simplex method, None: none; below it the bound is an estimate.
         """
-        program, source = self._program, None
+        program, source, deadline = self._program, None, working_time() + seconds
         program.restrict(removed)
         if program.solve(seconds, iterations):
             with suppress(ValueRangeError):
                 source = self._source_of(program.rows, program.multipliers(), removed)
             return NodeBound(program.bound, source, program.point.copy())
-        is_proven = program.is_infeasible and self._is_contradiction(program.contradiction(seconds), removed)
+        left = deadline - working_time()
+        is_proven = program.is_infeasible and self._is_contradiction(program.contradiction(left), removed)
         return NodeBound(math.inf if is_proven else program.estimate, None, None, is_proven)
 
     def without(self, removed: NDArray[np.uint8], more: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -515,9 +516,12 @@ class Relaxation:
         """
         program = self._program
         if not program.solve(deadline - working_time()):
-            left = deadline - working_time()
-            if program.is_infeasible and self._is_contradiction(program.contradiction(left), self.removed):
-                self.removed[:] = self.is_over = True
+            if program.is_infeasible:
+                found = program.contradiction(deadline - working_time())
+                if self._is_contradiction(found, self.removed):
+                    if self._record is not None:
+                        self._record(list(program.rows), found, True)
+                    self.removed[:] = self.is_over = True
             return False
         if self._best is None or program.bound >= self._best[0]:
             self._best = (program.bound, list(program.rows), program.multipliers())
@@ -533,8 +537,6 @@ class Relaxation:
             least, _ = BoundSource("", "", self._problem, self._fixed_point, terms, removed).reduced_costs()
         except ValueRangeError:
             return False
-        if least > 0 and self._record is not None:
-            self._record(list(self._program.rows), found, True)
         return least > 0
 
     @property

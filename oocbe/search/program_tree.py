@@ -43,7 +43,6 @@ RELIABLE = 2
 LEAST_GAIN = 1e-6
 """Gain of a child that gains nothing, in costs: the other child's gain still counts in the product."""
 
-
 MOST_ROUNDS = 3
 """Maximum number of rounds of cuts at a node: programs of many nodes have one optimum, which no decision raises."""
 
@@ -109,14 +108,13 @@ class ProgramTree(SubSolver):
             if (self._counts(removed) == 1).all():
                 self._evaluate(removed)
                 return []
-            if rounds < MOST_ROUNDS and self._relaxation.separate(working_time() + SEPARATION_SECONDS):
+            is_cut = found.point is not None and rounds < MOST_ROUNDS
+            if is_cut and self._relaxation.separate(working_time() + SEPARATION_SECONDS):
                 rounds += 1
                 continue
             parts = self._parts(removed, found, deadline)
             if len(parts) > 1:
                 return [OpenNode(part, bound) for part in parts]
-            if not parts:
-                return []
             removed = parts[0]
         return []
 
@@ -144,7 +142,7 @@ class ProgramTree(SubSolver):
     def _parts(self, removed: NDArray[np.uint8], found: NodeBound, deadline: Deadline) -> list[NDArray[np.uint8]]:
         """Removed literals of the children of a node: without one literal, and without the others of its variable.
 
-        Fewer than two if a trial proves that the others have no assignment below the incumbent's value.
+        Only one if a trial proves that the other has no assignment below the incumbent's value.
         """
         is_free = (removed == 0) & (self._counts(removed) > 1)[self._owner]
         point = np.zeros(len(removed)) if found.point is None else found.point

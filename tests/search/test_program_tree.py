@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -117,3 +118,21 @@ def test_a_node_whose_sums_overflow_is_branched_on():
 def test_there_is_no_tree_over_a_program_whose_sums_overflow():
     _, made = searched(replace(overflowing(), constraints=(Constraint((2,), [[0]]),)))
     assert made is None
+
+
+def test_an_infeasible_node(monkeypatch):
+    """Its proof gets the time that the solver left, and is none for a certificate of the problem."""
+    variables = tuple(Variable(f"x{v}", 2) for v in range(3))
+    one = LinearConstraint((0, 1, 2), (np.array([0, -1]),) * 3, -1)
+    functions = tuple(Function.from_array((v,), [0, 1 + v]) for v in range(3))
+    sources = BoundSources(Problem(variables, functions, linear_constraints=(one,)))
+    sources.improved(0.0)
+    relaxation, records, seconds = sources.relaxation, [], []
+    program = relaxation._program
+    solve, contradiction = program.solve, program.contradiction
+    monkeypatch.setattr(relaxation, "_record", lambda *record: records.append(record))
+    monkeypatch.setattr(program, "solve", lambda *limits: time.sleep(0.05) or solve(*limits))
+    monkeypatch.setattr(program, "contradiction", lambda left: seconds.append(left) or contradiction(left))
+    assert relaxation.node(np.array([0, 1] * 3, dtype=np.uint8), 60.0).is_empty
+    assert not records
+    assert seconds[0] <= 60.0 - 0.05
