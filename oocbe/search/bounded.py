@@ -320,7 +320,7 @@ class BoundedSolve(SubSolver):
             yield
             if is_over:
                 break
-        del sources  # and the linear programs
+        del sources  # and the linear programs, but the one that is searched
         width = self._width or first_width(known)
         resumed = self._resumed_order()
         while not known.is_near_enough and not self.statistics.spoiled:  # searches keep the constraints

@@ -44,7 +44,7 @@ LEAST_GAIN = 1e-6
 """Gain of a child that gains nothing, in costs: the other child's gain still counts in the product."""
 
 MOST_ROUNDS = 3
-"""Maximum number of rounds of cuts at a node: programs of many nodes have one optimum, which no decision raises."""
+"""Maximum number of rounds of cuts at a node. In some programs no decision raises the optimum, and cuts do."""
 
 SEPARATION_SECONDS = 0.05
 """Time limit of the search for local cuts in a round at a node, in seconds."""
@@ -87,8 +87,8 @@ class ProgramTree(SubSolver):
         children = self._children(node, deadline)
         self._open[-1:] = children
         self.nodes += 1
-        self.is_over = not self._open or self._known.is_closed
         self._prove(min((node.bound for node in self._open), default=self._known.upper_bound), WHY)
+        self.is_over = self._known.is_closed
 
     def _children(self, node: OpenNode, deadline: Deadline) -> list[OpenNode]:
         """The children of a node; none if no assignment at it has a value below the incumbent's."""

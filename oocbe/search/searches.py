@@ -5,6 +5,7 @@ the lower bound (:mod:`oocbe.search.subproblems`), neighbourhoods for the incumb
 (:mod:`oocbe.search.neighbourhoods`). :mod:`oocbe.search.subsolver` gives them time, beside bounds and elimination.
 
 Problems with linear constraints over many variables get no subproblems.
+Problems with unary costs are also searched over their linear program (:mod:`oocbe.search.program_tree`).
 Packing problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first
 search. If a packing problem is a graph of values, a search for stable sets replaces depth-first search and runs briefly
 before everything else (:mod:`oocbe.search.stable_set_search`).
