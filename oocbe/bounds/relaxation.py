@@ -253,6 +253,9 @@ BALLS_SHARE = 0.25
 IDLE_ROUNDS = 8
 """Rows without a multiplier for this many rounds are set aside, and recalled when violated."""
 
+IDLE_NODES = 48
+"""The same for the programs of nodes, which differ more than those of rounds."""
+
 PATIENCE = 6
 """Rounds of little progress before the next ball size is tried; after the last size, before the search ends."""
 
@@ -418,6 +421,8 @@ class Relaxation:
         if program.solve(seconds, iterations):
             with suppress(ValueRangeError):
                 source = self._source_of(program.rows, program.multipliers(), removed)
+            if iterations is None:
+                program.drop_idle(IDLE_NODES)
             return NodeBound(program.bound, source, program.point.copy())
         left = deadline - working_time()
         is_proven = program.is_infeasible and self._is_contradiction(program.contradiction(left), removed)
