@@ -545,6 +545,11 @@ class Relaxation:
         return least > 0
 
     @property
+    def is_solved(self) -> bool:
+        """Whether the program has been solved to its optimum."""
+        return self._best is not None
+
+    @property
     def rows(self) -> list[Row]:
         """The rows of the best multipliers."""
         return [] if self._best is None else self._best[1]

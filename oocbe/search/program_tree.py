@@ -37,6 +37,9 @@ MOST_TRIED = 8
 TRIAL_ITERATIONS = 100
 """Iteration limit of the simplex method for the child of a tried literal."""
 
+TRIAL_SECONDS = 1.0
+"""Seconds of a node after which no further literal is tried."""
+
 RELIABLE = 2
 """Number of trials from which a literal's average gains replace further ones."""
 
@@ -70,6 +73,11 @@ class ProgramTree(SubSolver):
         self._first = np.cumsum([0, *problem.sizes])
         self._open = [OpenNode(relaxation.removed, -math.inf)]
         self._gains, self._trials = np.zeros((2, len(self._owner))), np.zeros(len(self._owner), dtype=np.int64)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether there are open nodes, and the root's program has been solved: a large one takes many steps."""
+        return super().is_available and self._relaxation.is_solved
 
     @property
     def cost(self) -> float:
@@ -152,7 +160,10 @@ class ProgramTree(SubSolver):
             return self._split(removed, int(np.flatnonzero(is_free)[np.argmax(point[is_free])]))
         score = np.prod(np.maximum(self._gains, LEAST_GAIN), axis=0)
         untried = [literal for literal in near.tolist() if self._trials[literal] < RELIABLE]
+        end = working_time() + TRIAL_SECONDS
         for literal in untried[:MOST_TRIED]:
+            if working_time() > end:
+                break
             gains, parts = np.zeros(2), self._split(removed, literal)
             for side, part in enumerate(parts):
                 if not self._counts(part).all():
