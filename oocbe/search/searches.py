@@ -25,7 +25,7 @@ from oocbe.elimination.engine.consumption import left_out
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, TERMS, Portfolio, SharedBounds, Statistics
+from oocbe.search.subsolver import FIRST_SECONDS, HEAD_START, Portfolio, SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.relaxation import Relaxation
@@ -39,9 +39,6 @@ have returned freed memory."""
 
 DEPTH_MEMORY = 0.25
 """Share of the searches' memory for the states of depth-first search; subproblems get half of it."""
-
-PACKING_SHARE = 4.0
-"""Share of the search over the linear program, of packing problems, relative to depth-first search."""
 
 SEARCHES = ("depth", "neighbourhoods", "subproblems", "tree")
 """Names of the searches in the portfolio, in the order of the summary."""
@@ -109,12 +106,9 @@ class Searches:
         if self._is_open and relaxation is not None and is_exact and "tree" not in members:
             from oocbe.search.program_tree import ProgramTree
 
-            terms = TERMS["tree"]
-            if self.waits_for_bounds:
-                terms = replace(terms, share=PACKING_SHARE)
-                if "depth" in members:  # of packing problems its estimates recede as time passes
-                    members["depth"].terms = replace(members["depth"].terms, soon=1.0)
-            self.portfolio.add("tree", ProgramTree(self.form.problem, relaxation, self._known), terms)
+            self.portfolio.add("tree", ProgramTree(self.form.problem, relaxation, self._known))
+            if self.waits_for_bounds and "depth" in members:  # of packing problems its estimates recede as time passes
+                members["depth"].terms = replace(members["depth"].terms, soon=1.0)
 
     def join_bounds(self) -> None:
         """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;

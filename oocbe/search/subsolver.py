@@ -256,6 +256,7 @@ class Parameters:
         own time, or this share of it, ago.
     gainless_factor : factor of the weight of a solver with coarse steps that has never improved a bound: relaxations
         without a gain in their first step rarely have one later.
+    close_gap : the gap, relative to the incumbent's value, up to which bound and incumbent are close.
     coarse_seconds : minimum time of a step of a solver with coarse steps, in seconds; relaxations of less time are
         poor. A step may take as long as all earlier ones, so that their number is logarithmic in the time.
     """
@@ -269,6 +270,7 @@ class Parameters:
     finding_seconds: float = 0.2
     finding_share: float = 0.25
     gainless_factor: float = 0.125
+    close_gap: float = 0.1
     coarse_seconds: float = 0.5
 
 
@@ -285,6 +287,7 @@ class Terms:
     soon, leading : factors of the weight while the solver is expected to end soon, and while it has the best bound.
     waits_for : name of a solver in the portfolio whose first step comes before; empty: none.
     first_step : minimum time of a first coarse step, in seconds.
+    close : factor of the weight while bound and incumbent are close.
     finding : factor of the weight while it finds better assignments, see :class:`Parameters`.
     """
 
@@ -294,6 +297,7 @@ class Terms:
     leading: float = 1.0
     waits_for: str = ""
     first_step: float = 0.0
+    close: float = 1.0
     finding: float = 1.0
 
 
@@ -313,8 +317,8 @@ TERMS = {
     "subproblems": Terms(share=0.5, after=1.0, leading=4.0),
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
-    # The last units of a gap take cuts very long; of packing problems, a few decisions close it.
-    "tree": Terms(share=2.0),
+    # The last units of a gap take cuts very long, and a few decisions close it; a wide gap takes very many.
+    "tree": Terms(close=4.0),
     # Depth-first search soon finds better assignments than local search.
     "incumbents": Terms(share=0.25, after=FIRST_SECONDS, waits_for="bounds"),
     # About a fifth of the time: their bounds are better on dense networks of costs only.
@@ -431,6 +435,8 @@ class Portfolio:
             parameters.finding_seconds, parameters.finding_share * solver.seconds
         ):
             weight *= terms.finding
+        if self._known.distance <= parameters.close_gap * abs(self._known.upper_bound):
+            weight *= terms.close
         if self._is_soon(member):
             return weight * terms.soon
         lower = self._known.lower

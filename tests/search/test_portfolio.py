@@ -171,6 +171,16 @@ def test_the_best_bound_gets_more_while_it_leads():
     assert leading.seconds == before, "it had more than its share"
 
 
+def test_a_search_that_profits_from_a_small_gap_gets_more_then():
+    setting = Setting(replace(PARAMETERS, idle_factor=1.0))
+    one, other = setting.add("one"), setting.add("other", Terms(close=3.0))
+    setting.run(4.0)
+    assert other.seconds / one.seconds == pytest.approx(1.0, rel=0.1)
+    setting.known.raise_lower(950, "another solver")
+    setting.run(24.0)
+    assert other.seconds / one.seconds == pytest.approx(3.0, rel=0.1)
+
+
 def test_subproblems_that_lead_leave_a_third_to_depth_first_search():
     setting = Setting(replace(PARAMETERS, idle_factor=1.0))
     depth = setting.add("depth", TERMS["depth"])
