@@ -216,11 +216,12 @@ class Layout:
         ------
         ModelError : a value outside its domain.
         """
-        for extreme in (tuples.min(axis=0), tuples.max(axis=0)) if len(tuples) else ():
-            self.indices_of(extreme.tolist())
         keys = np.zeros((self.words, len(tuples)), dtype=np.uint64)
-        for column, f in enumerate(self.fields):
-            keys[f.word] |= tuples[:, column].astype(np.uint64) << np.uint64(f.shift)
+        for column, (f, size) in enumerate(zip(self.fields, self.sizes, strict=True)):
+            own = tuples[:, column].astype(np.uint64)  # of negative values, more than any size
+            if own.max(initial=0) >= size:
+                self.indices_of(tuples[own.argmax()].tolist())
+            keys[f.word] |= own << np.uint64(f.shift)
         return keys
 
     def unpack(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
