@@ -43,6 +43,7 @@ FAILURES = [
     (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), 30, "; free some space"),
     (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/secret"), 2, "/secret: Permission denied"),
     (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), 2, "the current folder: No such file"),
+    (FileNotFoundError(errno.ENOENT, "cannot open 'x'"), 2, "oocbe: cannot open 'x'"),
     (KeyboardInterrupt(), 130, "interrupted"),
     (Terminated(), 143, "interrupted"),
     (ZeroDivisionError("oops"), 1, "internal error"),

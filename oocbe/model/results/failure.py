@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 
 from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError, TimeLimitError
@@ -63,7 +64,8 @@ def _description_of(error: BaseException) -> str:
         hint = "" if most is None else f"; {remedy(most)}"
         return f"out of memory; a lower --memory makes oocbe keep less in memory at a time{hint}"
     if isinstance(error, OSError):
-        nameless = "the current folder: " if isinstance(error, FileNotFoundError) else ""  # os.getcwd
+        is_bare = isinstance(error, FileNotFoundError) and error.strerror == os.strerror(errno.ENOENT)
+        nameless = "the current folder: " if is_bare else ""  # os.getcwd; libraries name the file in the text
         where = f"{error.filename}: " if error.filename else nameless
         hint = "; free some space" if error.errno in FULL_DISK else ""
         return f"{where}{error.strerror or error}{hint}"
