@@ -220,7 +220,7 @@ class BoundSources:
     @property
     def relaxation(self) -> Relaxation | None:
         """The linear program with the best bound; None if there is none."""
-        return max(self._relaxations.values(), key=lambda one: one.source("", "").root, default=None)
+        return max(self._relaxations.values(), key=lambda one: one.bound, default=None)
 
     @spanning(ELIMINATION, "bounds")
     def improved(self, seconds: float, upper_bound: int | float | None = None) -> list[BoundSource]:

@@ -545,9 +545,9 @@ class Relaxation:
         return least > 0
 
     @property
-    def is_solved(self) -> bool:
-        """Whether the program has been solved to its optimum."""
-        return self._best is not None
+    def bound(self) -> float:
+        """The best optimum of the program, in floating point; -inf before the first one."""
+        return -math.inf if self._best is None else self._best[0]
 
     @property
     def rows(self) -> list[Row]:

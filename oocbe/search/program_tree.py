@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.relaxation import NEAR, NodeBound, Relaxation
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
@@ -70,14 +71,14 @@ class ProgramTree(SubSolver):
         super().__init__(known)
         self._problem, self._relaxation = problem, relaxation
         self._owner = np.repeat(np.arange(len(problem.sizes)), problem.sizes)
-        self._first = np.cumsum([0, *problem.sizes])
+        self._first = starts_of(problem.sizes)
         self._open = [OpenNode(relaxation.removed, -math.inf)]
         self._gains, self._trials = np.zeros((2, len(self._owner))), np.zeros(len(self._owner), dtype=np.int64)
 
     @property
     def is_available(self) -> bool:
         """Whether there are open nodes, and the root's program has been solved: a large one takes many steps."""
-        return super().is_available and self._relaxation.is_solved
+        return super().is_available and self._relaxation.bound > -math.inf
 
     @property
     def cost(self) -> float:

@@ -102,8 +102,10 @@ class Searches:
         if self._is_open and not self._is_laid_out:
             self._is_laid_out = True
             self._add_searches()
-        members, is_exact = self.portfolio.members, all(len(f.scope) <= 1 for f in self.form.problem.functions)
-        if self._is_open and relaxation is not None and is_exact and "tree" not in members:
+        members = self.portfolio.members
+        if not self._is_open or relaxation is None or "tree" in members:
+            return
+        if all(len(f.scope) <= 1 for f in self.form.problem.functions):  # which the program has in full
             from oocbe.search.program_tree import ProgramTree
 
             self.portfolio.add("tree", ProgramTree(self.form.problem, relaxation, self._known))
