@@ -61,8 +61,10 @@ from numpy.typing import NDArray
 from oocbe.bounds.kernels.cpu.table_elimination import drop_unneeded, eliminate_variable, mark_divisible
 from oocbe.bounds.row_tables import ScopeTable, ScopeTables, from_zero
 from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.kernels.cpu.values import neutral_value
 from oocbe.model.parts import LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import Marginalisation
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 Item = TypeVar("Item")
@@ -327,9 +329,10 @@ class _Reducing:
         eliminate_variable(
             np.concatenate([best[:0], *(values.ravel() for values, _ in taken)]),
             np.concatenate([is_left[:0], *(permitted.ravel() for _, permitted in taken)]),
-            starts_of([values.size for values, _ in taken])[:-1],
+            starts_of([values.size for values, _ in taken]),
             np.array([self._strides(part, within) for part in parts], dtype=np.int64).reshape(-1, len(within)),
             np.array([self._sizes[u] for u in within], dtype=np.int64),
+            np.full(1, neutral_value(Marginalisation.MIN, best.dtype)),
             best,
             is_left,
             choice,

@@ -1,7 +1,4 @@
-"""Elimination of a variable from dense functions, cell by cell.
-
-Most have a few dozen cells: a better memory layout costs more time than the loop itself.
-"""
+"""Elimination of a variable from dense functions, block by block."""
 
 from __future__ import annotations
 
@@ -11,34 +8,72 @@ import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
 
+BLOCK_CELLS = 64
+"""Least number of cells of a block, where there are so many: loops over a block take more time than those around it."""
+
 
 @jit
 def eliminate_variable(
-    values: Any, permitted: Any, starts: Any, strides: Any, sizes: Any, best: Any, is_left: Any, choice: Any
+    values: Any, permitted: Any, starts: Any, strides: Any, sizes: Any, worst: Any, best: Any, is_left: Any, choice: Any
 ) -> None:
     """Add up functions and minimise over the variable on the first axis; ties go to the first value.
 
     values, permitted : int64 or float64, and bool: cells of all functions, one function after the other.
-    starts : int64 (functions,), start of each. strides : int64 (functions, axes), 0 along absent axes.
-    sizes : int64 (axes,). best, is_left, choice : (cells,) of the result, over all axes but the first, the last one
-        fastest; written: least sum (0 if all are forbidden), whether a value is permitted, and the best value.
+    starts : int64 (functions + 1,), start of each. strides : int64 (functions, axes), 0 along absent axes.
+    sizes : int64 (axes,). worst : (1,) of the values' type, above all sums.
+    best, is_left, choice : (cells,) of the result, over all axes but the first, the last one fastest; written: least
+        sum (0 if all are forbidden), whether a value is permitted, and the best value.
     """
     functions, axes = strides.shape
-    place, digits = starts.copy(), np.zeros(axes, dtype=np.int64)
-    for cell in range(len(best)):
-        best[cell], is_left[cell], choice[cell] = 0, False, 0
+    outer, block = axes, 1  # cells of a block differ along the axes from ``outer`` on
+    while outer > 1 and block < BLOCK_CELLS:
+        outer -= 1
+        block *= sizes[outer]
+    offsets = np.zeros((functions, block), dtype=np.int64)
+    is_run, forbids = np.ones(functions, dtype=np.bool_), np.zeros(functions, dtype=np.bool_)
+    for f in range(functions):
+        step = 1
+        for axis in range(axes - 1, outer - 1, -1):
+            for cell in range(block):
+                offsets[f, cell] += cell // step % sizes[axis] * strides[f, axis]
+            step *= sizes[axis]
+        for cell in range(block):
+            is_run[f] &= offsets[f, cell] == cell
+        for cell in range(starts[f], starts[f + 1]):
+            forbids[f] |= not permitted[cell]
+    place, digits = starts[:-1].copy(), np.zeros(axes, dtype=np.int64)
+    totals = np.zeros(block, dtype=values.dtype)
+    for begin in range(0, len(best), block):
+        least, first, left = best[begin : begin + block], choice[begin : begin + block], is_left[begin : begin + block]
+        least[:], first[:] = worst[0], 0
         for a in range(sizes[0]):
-            total = best[cell] * 0  # of the result's type
-            is_permitted = True
+            totals[:] = 0
             for f in range(functions):
-                here = place[f] + a * strides[f, 0]
-                if not permitted[here]:
-                    is_permitted = False
-                    break
-                total += values[here]
-            if is_permitted and (not is_left[cell] or total < best[cell]):
-                best[cell], is_left[cell], choice[cell] = total, True, a
-        axis = axes - 1
+                here, offset = place[f] + a * strides[f, 0], offsets[f]
+                if offset[-1] == 0:
+                    for cell in range(block):
+                        totals[cell] += values[here]
+                elif is_run[f]:
+                    own = values[here : here + block]
+                    for cell in range(block):
+                        totals[cell] += own[cell]
+                else:
+                    for cell in range(block):
+                        totals[cell] += values[here + offset[cell]]
+            for f in range(functions):
+                if forbids[f]:
+                    here = place[f] + a * strides[f, 0]
+                    for cell in range(block):
+                        if not permitted[here + offsets[f, cell]]:
+                            totals[cell] = worst[0]
+            for cell in range(block):  # without branches: most loops over cells become vector instructions
+                is_less = totals[cell] < least[cell]
+                least[cell] = totals[cell] if is_less else least[cell]
+                first[cell] = a if is_less else first[cell]
+        for cell in range(block):
+            left[cell] = least[cell] < worst[0]
+            least[cell] = least[cell] if left[cell] else 0
+        axis = outer - 1
         while axis > 0:
             digits[axis] += 1
             for f in range(functions):
