@@ -16,12 +16,13 @@ import fcntl
 import os
 import platform
 import re
-import shutil
 import stat
 import tempfile
 import time
+import weakref
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 
 from oocbe.errors import DiskError, UsageError
 from oocbe.runtime.plain_files import open_plain
@@ -148,6 +149,8 @@ def default_parent() -> Path:
 class ScratchFolder:
     """A new folder, created immediately and removed by :meth:`close`.
 
+    Without :meth:`close`, or where a signal interrupts it or the creation, the folder ends with this object.
+
     parent : folder in which it is created; created if missing.
     Raises UsageError: the parent is a file; DiskError: the folder cannot be created.
     """
@@ -156,7 +159,7 @@ class ScratchFolder:
         try:
             disk.make_folder_of_user(parent)
             remove_orphans(parent)
-            self.path, self._lock = _make_locked(parent)
+            self._make_locked(parent.absolute())
         except OSError as error:
             if error.errno == errno.ENOMEM:
                 raise
@@ -178,6 +181,36 @@ class ScratchFolder:
             if not interrupted and not self.path.exists():  # if it exists, a worker wrote during the removal
                 break
         self._lock.release()
+        self._end.detach()
+
+    def _make_locked(self, parent: Path) -> None:
+        for _ in range(ATTEMPTS):
+            self.path = parent / f"{PREFIX}{token_hex(4)}"
+            self._end = weakref.finalize(self, _remove_of_process, os.getpid(), self.path)  # first: a signal may follow
+            try:
+                self.path.mkdir(0o700)
+            except FileExistsError:
+                self._end.detach()
+                continue
+            # Another process that cleans up may consider a folder without a lock an orphan.
+            try:
+                lock = FolderLock.try_take(self.path, create=True, name=MARKER)
+            except DiskError:
+                if self.path.exists():
+                    self.path.rmdir()
+                    raise
+                continue
+            if isinstance(lock, FolderLock):
+                self._lock = lock
+                return
+        raise OSError(f"{ATTEMPTS} folders were removed while being made")
+
+
+def _remove_of_process(process: int, path: Path) -> None:
+    """Remove a scratch folder, unless this process is a fork of its owner."""
+    if os.getpid() == process:
+        with suppress(OSError):
+            _remove_locked(path)
 
 
 def _remove_locked(path: Path) -> None:
@@ -206,25 +239,6 @@ def _remove_dead(folder: Path) -> bool:
     finally:
         lock.release()
     return True
-
-
-def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
-    for _ in range(ATTEMPTS):
-        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        # Another process that cleans up may consider a folder without a lock an orphan.
-        try:
-            lock = FolderLock.try_take(path, create=True, name=MARKER)
-        except DiskError:
-            if path.exists():
-                path.rmdir()
-                raise
-            continue
-        except BaseException:  # a signal: the folder has no owner, so remove it here
-            shutil.rmtree(path, ignore_errors=True)
-            raise
-        if isinstance(lock, FolderLock):
-            return path, lock
-    raise OSError(f"{ATTEMPTS} folders were removed while being made")
 
 
 def is_scratch(path: Path) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import nullcontext
+import signal
+from contextlib import closing, nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import DiskError, UsageError
 from oocbe.runtime import temporary_names
+from oocbe.runtime.interruption import heard
 from oocbe.tables import scratch as scratch_folders
 from oocbe.tables.disk import hooked
 from oocbe.tables.scratch import FolderLock, ScratchFolder, remove_orphans
 from oocbe.tables.table import Table
+from tests.helpers.signals import signalled_at_every_line
 
 
 def refusing(operation, number, name=""):
@@ -164,3 +167,31 @@ def test_a_folder_with_names_like_those_of_a_run_is_no_run_directory(tmp_path, n
     with pytest.raises(UsageError, match=f"holds '{name}', which no run has made"):
         RunDirectory(tmp_path)
     assert (tmp_path / name).exists()
+
+
+def test_a_signal_at_any_line_leaves_no_folder(tmp_path):
+    """While it is made, used or removed, and before its path is known to its user."""
+
+    def use():
+        with heard({signal.SIGINT: KeyboardInterrupt}), closing(ScratchFolder(tmp_path)) as scratch:
+            (scratch.path / "table").mkdir()
+
+    def left():
+        with suppress(KeyboardInterrupt):
+            use()
+        return len(list(tmp_path.iterdir()))
+
+    assert signalled_at_every_line(left, signal.SIGINT, ("scratch.py", "contextlib.py")) == {0, "heard"}
+
+
+def test_a_fork_leaves_the_folder_of_its_parent(tmp_path):
+    scratch = ScratchFolder(tmp_path)
+    child = os.fork()
+    if child == 0:
+        try:
+            scratch._end()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0 and scratch.path.exists()
+    scratch.close()
+    assert list(tmp_path.iterdir()) == []
