@@ -173,6 +173,15 @@ class ScratchFolder:
 
         What a failing disk does not remove is left to the creator of the next scratch folder there.
         """
+        try:
+            self._remove(interrupted)
+        except BaseException:  # a signal, such as at the end of a grace period; the error keeps this object alive
+            self._remove(True)
+            raise
+        self._lock.release()
+        self._end.detach()
+
+    def _remove(self, interrupted: bool) -> None:
         for check in range(1 + (SETTLING_CHECKS if interrupted else FURTHER_TRIES)):
             if check:
                 time.sleep(SETTLING_SECONDS)
@@ -180,8 +189,6 @@ class ScratchFolder:
                 _remove_locked(self.path)
             if not interrupted and not self.path.exists():  # if it exists, a worker wrote during the removal
                 break
-        self._lock.release()
-        self._end.detach()
 
     def _make_locked(self, parent: Path) -> None:
         for _ in range(ATTEMPTS):

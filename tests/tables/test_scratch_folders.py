@@ -184,6 +184,22 @@ def test_a_signal_at_any_line_leaves_no_folder(tmp_path):
     assert signalled_at_every_line(left, signal.SIGINT, ("scratch.py", "contextlib.py")) == {0, "heard"}
 
 
+def test_a_signal_during_the_removal_leaves_no_folder(tmp_path, monkeypatch):
+    """Before the error is handled: its traceback may keep the owner until the process ends without a cleaning."""
+    scratch, remove, ends = ScratchFolder(tmp_path), scratch_folders._remove_locked, [KeyboardInterrupt]
+
+    def removed(path):
+        for end in [*ends]:
+            ends.clear()
+            raise end
+        remove(path)
+
+    monkeypatch.setattr(scratch_folders, "_remove_locked", removed)
+    with pytest.raises(KeyboardInterrupt):
+        scratch.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_fork_leaves_the_folder_of_its_parent(tmp_path):
     scratch = ScratchFolder(tmp_path)
     child = os.fork()
