@@ -335,6 +335,11 @@ def paired(pair, address):
 
 
 @jit_at_once
+def twice(pair):
+    return Pair(doubled(pair.first), pair.second)
+
+
+@jit_at_once
 def third(x):
     return doubled(x)[2]
 """
@@ -380,6 +385,44 @@ def test_cached_code_runs_without_numba_and_beside_it(tmp_path):
             [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout.strip() == f"{part}{is_imported}, 4, 4, 4, {part[1:]}True]"
+
+
+SIGNALS = """
+import signal
+
+import numpy as np
+
+import loop
+
+
+class Ended(Exception):
+    pass
+
+
+def end(number, frame):
+    raise Ended
+
+
+ended, pair = 0, loop.Pair(np.arange(5_000_000), 1)
+signal.signal(signal.SIGALRM, end)
+run = loop.twice.load((pair,))  # before the signals, which would interrupt it
+for _ in range(20):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        run(pair)
+    except Ended:
+        ended += 1
+print(ended, run(pair).first[2])
+"""
+
+
+def test_a_handler_of_a_signal_that_raises_in_a_loop_ends_the_call_and_not_the_process(tmp_path):
+    (tmp_path / "loop.py").write_text(PLAIN)
+    path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for code in ("import loop, numpy; loop.twice(loop.Pair(numpy.arange(3), 1)); print('20 4')", SIGNALS):
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "20 4\n", "")
 
 
 @pytest.mark.parametrize("code", ["?", "b", "H", "i", "q", "Q", "f", "d", ">i4", "g", "S3", "m8[s]"])

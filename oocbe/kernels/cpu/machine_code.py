@@ -14,7 +14,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -114,14 +114,13 @@ class Linker:
         self._known = set[str]()
         self._environments: dict[str, Any] = {}
         self._runs: dict[str, Run] = {}
+        self._unpickle = _unpickler()
         self._binding = binding
         self._helpers, self._functions, memory = map(_extension, ("_helperlib", "_dynfunc", "core/runtime/_nrt_python"))
         symbols = {f"numba_{n}": a for part in (self._helpers, self._functions) for n, a in part.c_helpers.items()}
         symbols |= {n if n.startswith("_") else f"NRT_{n}": a for n, a in memory.c_helpers.items()}
         errors = (v for v in vars(builtins).values() if isinstance(v, type) and issubclass(v, BaseException))
         symbols |= {f"PyExc_{error.__name__}": id(error) for error in errors} | {"_Py_NoneStruct": id(None)}
-        if "numba.core.serialize" not in sys.modules:
-            symbols["numba_unpickle"] = ctypes.cast(_unpickled, ctypes.c_void_p).value or 0
         for name, address in symbols.items():
             binding.add_symbol(name, address)
         binding.initialize_native_target()
@@ -140,8 +139,10 @@ class Linker:
                 if not self._binding.address_of_symbol(symbol):
                     return None  # LLVM would end the process
                 self._known.add(symbol)
+        self._binding.add_symbol("numba_unpickle", ctypes.cast(self._unpickle, ctypes.c_void_p).value)
         self._engine.add_object_file(self._binding.ObjectFileRef.from_data(made.code))
         self._engine.finalize_object()
+        self._binding.add_symbol("numba_unpickle", self._helpers.c_helpers["unpickle"])
         for symbol, constants in made.constants:
             if symbol not in self._environments:
                 environment = self._environments[symbol] = self._functions.Environment({})
@@ -160,14 +161,16 @@ class Linker:
         return run
 
 
-@ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)  # type: ignore[untyped-decorator]
-def _unpickled(address: int, length: int, digest: int) -> Any:
-    """A class of results or errors. Numba's own function imports Numba."""
-    del digest
-    return _loads(ctypes.string_at(address, length))
+def _unpickler() -> Any:
+    """A C function of an address, a length and a digest that unpickles a class of results or errors.
 
-
-_loads = cache(pickle.loads)
+    It runs no Python code where modules are loaded: Python would call the handler of a signal that came in the loop
+    there, and an exception would end the process, as machine code expects none. Numba's function runs some.
+    """
+    address, length = ctypes.c_void_p, ctypes.c_int
+    call = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_char_p, address, ctypes.c_ssize_t, address)
+    loads = partial(call(("_PyObject_CallFunction_SizeT", ctypes.pythonapi)), pickle.loads, b"y#")
+    return ctypes.PYFUNCTYPE(ctypes.py_object, address, length, address)(cache(loads))
 
 
 def _extension(name: str) -> ModuleType:
