@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -317,7 +318,9 @@ def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDA
     return rows.astype(np.int64, copy=False), numbers
 
 
-def check_kind(table: object, kind: type, wanted: str = "a table of rows in memory (to_rows, to_table)") -> None:
+def check_kind(
+    table: object, kind: type | UnionType, wanted: str = "a table of rows in memory (to_rows, to_table)"
+) -> None:
     """Refuse (UsageError) what is no table of a kind."""
     if not isinstance(table, kind):
         raise UsageError(f"expected {wanted}, not {type(table).__name__}")

@@ -79,6 +79,7 @@ class FolderWriter:
         self.rows = 0
         self._manifest = Manifest(form=form)
         self._written = 0
+        check_kind(budget, DiskBudget | None, "a DiskBudget")
         self._budget = budget or DiskBudget(self.path.parent)
         self._is_durable = not self._budget.is_scratch  # forced to disk before publication
         self._manifest_bytes = 0
@@ -378,7 +379,9 @@ class TableWriter(FolderWriter):
         self._written += len(values)
         self._takes_rows = True
 
-    def _refuse_rows(self) -> None:
+    def _refuse_rows(self, *arrays: object) -> None:
+        for array in arrays:
+            check_kind(array, np.ndarray, "an array of NumPy")
         if not self._takes_rows:
             raise UsageError(f"{self.path}: rows are appended in a writer's `with` block, before any of them fails")
 
@@ -455,7 +458,7 @@ class StoredTableWriter(TableWriter):
         ModelError : another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous row.
         UsageError : outside of the block, or after a failed append. DiskError : the disk or its budget is exhausted.
         """
-        self._refuse_rows()
+        self._refuse_rows(keys, values)
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
             raise ModelError(
                 f"{self.path}: keys must be uint64 ({self.layout.words}, rows), not {keys.dtype} {keys.shape}"
@@ -568,7 +571,7 @@ class CompleteTableWriter(TableWriter):
         DiskError : the disk or the disk budget is exhausted.
         TimeLimitError, RequestedEndError : the current deadline passed.
         """
-        self._refuse_rows()
+        self._refuse_rows(values)
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
             raise ModelError(
                 f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"

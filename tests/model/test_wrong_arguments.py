@@ -28,6 +28,11 @@ def table() -> oocbe.Table:
     return oocbe.Table.from_rows({"a": 2, "b": 2}, [[0, 1], [1, 1]], [4, 5])
 
 
+def writer() -> Any:
+    one = table()
+    return oocbe.StoredTable.create("t", one.layout, one.dtype, one.semiring)
+
+
 def pandas_frame() -> Any:
     return pytest.importorskip("pandas").DataFrame({"a": [0, 1], "b": [1, 0], "value": [5, 7]})
 
@@ -155,6 +160,11 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.StoredTable.save("t", table(), limbs=1.5), "limbs: 1.5 is not an integer of at least 0"),  # type: ignore[arg-type]
         (lambda: oocbe.StoredTable.save("t", table(), codec=[1]), r"chunks can be packed, zstd, not \[1\]"),  # type: ignore[arg-type]
         (lambda: oocbe.StoredTable.save("t", table(), duplicates="x"), "duplicates: 'x' is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredTable.save("t", table(), budget=5), "expected a DiskBudget, not int"),  # type: ignore[arg-type]
+        (lambda: writer().append([[0]], [1]), "expected an array of NumPy, not list"),  # type: ignore[arg-type]
+        (lambda: writer().append(table().keys, None), "expected an array of NumPy, not NoneType"),  # type: ignore[arg-type]
+        (lambda: oocbe.solve(problem(), cluster="tls://node1:65536"), "no program can listen on port 65536"),
+        (lambda: oocbe.solve(problem(), cluster="tcp://localhost:0"), "no program can listen on port 0;"),
         (lambda: oocbe.StoredCompleteTable.save("t", oocbe.to_complete(table()), chunk_cells="x"), "chunk_cells: 'x'"),  # type: ignore[arg-type]
         (lambda: table().to_parquet("t.parquet", rows_per_file=1.5), "rows_per_file: 1.5 is not an integer of at"),  # type: ignore[arg-type]
         (lambda: oocbe.fit_tables(problem(), [], rounds="x"), "rounds: 'x' is not an integer of at least 0"),  # type: ignore[arg-type]

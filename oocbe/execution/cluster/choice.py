@@ -113,6 +113,8 @@ def _connected(address: str) -> Iterator[Client]:
         raise UnsupportedError(MISSING.format(error=error)) from None
     try:
         security = Security() if address.startswith("tls://") else None
+        if security is not None and security.get_connection_args("client")["ssl_context"] is None:
+            raise UsageError(f"cluster {address}: Dask's configuration names no certificates; see docs/cluster.md")
         with ThreadPoolExecutor(1) as thread:  # the thread of a notebook has a loop
             thread.submit(asyncio.run, _ask(address, security or Security())).result()
         made = Client(address, security=security, timeout=CONNECT_SECONDS, set_as_default=False)

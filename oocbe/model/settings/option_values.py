@@ -219,6 +219,8 @@ def parse_cluster(name: str, value: object) -> str:
         raise UsageError(
             f"{name}: {_shown(value)} is neither tls://HOST:PORT, the address of a scheduler, nor slurm:FILE"
         )
+    if not 0 < int(found[3]) < 1 << 16:
+        raise UsageError(f"{name}: {text}: no program can listen on port {found[3]}; ports are 1 to 65535")
     if found[1] == "tcp" and found[2] not in LOOPBACK:
         raise UsageError(
             f"{name}: {text}: whoever reaches a scheduler's port runs code there; use tls:// (docs/cluster.md says "

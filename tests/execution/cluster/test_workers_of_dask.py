@@ -382,6 +382,8 @@ def test_clusters_that_do_not_answer_or_must_not_be_asked(monkeypatch):
         oocbe.solve("examples/daily.spot", cluster="tcp://127.0.0.1:9")
     with pytest.raises(UsageError, match="whoever reaches a scheduler's port runs code there"):
         oocbe.solve("examples/daily.spot", cluster="tcp://node1:8786")
+    with pytest.raises(UsageError, match="Dask's configuration names no certificates"):
+        oocbe.solve("examples/daily.spot", cluster="tls://127.0.0.1:9")
     with pytest.raises(UsageError, match="are of this host, and cluster"):
         oocbe.solve("examples/daily.spot", cluster="tcp://127.0.0.1:9", workers=2)
 
