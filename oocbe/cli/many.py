@@ -84,7 +84,8 @@ def _rows_of(table: Path | None, closed: ExitStack) -> Callable[[Path, Outcome],
     from oocbe.formats.files import explaining
 
     with explaining(table), ExitStack() as opened:
-        stream = opened.enter_context(table.open("w", encoding="utf-8", newline="", buffering=1))
+        names = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files: any bytes
+        stream = opened.enter_context(table.open("w", newline="", buffering=1, **names))
         rows = csv.writer(stream)
         rows.writerow(COLUMNS)
         opened.pop_all()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path
 
 import typer
@@ -189,6 +191,8 @@ def begin(command: str, parameters: Mapping[str, object]) -> None:
     _now["command"] = command
     files = parameters.get("files")
     _now["file"] = files[0] if isinstance(files, list) and len(files) == 1 else parameters.get("file")
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files are any bytes
 
 
 def wrapped(content: Mapping[str, object]) -> dict[str, object]:

@@ -271,7 +271,7 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
 
     Raises
     ------
-    UnsupportedError : the format cannot express the problem, or is only read.
+    UnsupportedError : the format cannot express the problem or its names, or is only read.
     ValueRangeError : a value or sum leaves the format's range.
     UsageError : unknown format, a place that cannot be written, or an argument of another type.
     """
@@ -290,7 +290,10 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
             writable = ", ".join(f.name for f in formats().values() if f.writes_problems)
             what = "is only read" if chosen.render_system is None else "holds linear systems, and this is none"
             raise UnsupportedError(f"the {chosen.name} format {what}; formats to write: {writable}")
-    write_bytes(path, content.encode("utf-8"))
+    try:
+        write_bytes(path, content.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise UnsupportedError(f"{path}: {content[error.start]!r}, in a name, is no character of UTF-8") from None
 
 
 def model_of(given: Any) -> Model:

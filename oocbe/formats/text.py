@@ -196,7 +196,7 @@ class Text:
     @property
     def stem(self) -> str:
         """The file's name without suffixes: what a problem is called whose format has no name."""
-        return without_compression(self.path).stem
+        return without_compression(self.path).stem.encode(errors="replace").decode()  # names may be any bytes
 
     def line(self, token: int) -> int:
         """1-based line of a token; past the last one, the last line that has any."""

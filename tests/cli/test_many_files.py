@@ -84,6 +84,16 @@ def test_a_folder_and_a_table_of_its_files(files, tmp_path):
     assert refused.exit_code == 2 and "--csv" in refused.stderr
 
 
+def test_names_of_files_are_any_bytes(files, tmp_path):
+    """Other commands call the problem by what UTF-8 has of the file's name."""
+    odd, table, copy = tmp_path / os.fsdecode(b"odd\xff.spot"), tmp_path / "table.csv", tmp_path / "copy.wcsp"
+    odd.write_bytes(Path("examples/daily.spot").read_bytes())
+    found = CliRunner().invoke(app, ["solve", str(odd), str(files[0]), *ONE, "--csv", str(table)])
+    assert found.exit_code == 0 and os.fsencode(odd) in table.read_bytes()
+    assert CliRunner().invoke(app, ["convert", str(odd), str(copy)]).exit_code == 0
+    assert copy.read_text().startswith("odd? ")
+
+
 def test_lines_for_people(files):
     found = CliRunner().invoke(app, ["solve", str(files[0]), str(files[2]), *ONE, "--quiet"])
     value = oocbe.solve(files[2], order_seconds=0, backend="cpu").value

@@ -14,7 +14,7 @@ import pytest
 
 import oocbe
 from oocbe.dcop import Dcop
-from oocbe.errors import ModelError, UsageError, ValueRangeError
+from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
 
 PAIR = (oocbe.Variable("a", 2), oocbe.Variable("b", 2))
 COSTS = [[0, 3], [9, 1]]
@@ -175,6 +175,11 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
 def test_wrong_arguments_of_verbs_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make()
+
+
+def test_a_name_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"x\.wcsp: '\\udcff', in a name, is no character of UTF-8"):
+        oocbe.write(problem(name="x\udcff"), tmp_path / "x.wcsp")
 
 
 def test_what_is_no_problem_is_an_outcome_of_many() -> None:
