@@ -102,6 +102,7 @@ def test_what_a_killed_stress_leaves_is_removed_by_the_next(tmp_path, monkeypatc
     class Left(scratch.ScratchFolder):
         def close(self, interrupted=False):
             self._lock.release()
+            self._end.detach()
 
     with monkeypatch.context() as patch:
         patch.setattr(scratch, "ScratchFolder", Left)
