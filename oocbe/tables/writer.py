@@ -90,15 +90,18 @@ class FolderWriter:
 
     def __enter__(self) -> Self:
         fault_point("table:begin")
-        self._refuse_existing()
         try:
+            self._refuse_existing()
             if self._makes_parents:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._folder = self._temporary.enter_context(temporary_beside(self.path, is_folder=True))
         except BaseException as error:  # Ctrl-C included; __exit__ will not run
             self._temporary.close()
             if isinstance(error, OSError):
-                raise self._disk_error(error) from None
+                error = self._disk_error(error)
+                if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+                    raise UsageError(f"{self.path}: cannot be written: {error.strerror}") from None
+                raise error from None
             raise
         self._takes_rows = True
         return self

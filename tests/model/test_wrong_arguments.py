@@ -160,6 +160,9 @@ def test_wrong_parts_of_problems_are_refused(make: Callable[[], object], message
         (lambda: oocbe.StoredTable.save("t", table(), limbs=1.5), "limbs: 1.5 is not an integer of at least 0"),  # type: ignore[arg-type]
         (lambda: oocbe.StoredTable.save("t", table(), codec=[1]), r"chunks can be packed, zstd, not \[1\]"),  # type: ignore[arg-type]
         (lambda: oocbe.StoredTable.save("t", table(), duplicates="x"), "duplicates: 'x' is not a truth value"),  # type: ignore[arg-type]
+        (lambda: oocbe.StoredTable.save("/proc/t", table()), "/proc/t: cannot be written: No such file or directory"),
+        (lambda: oocbe.join_sum(table(), table(), output="t" * 300, memory="64MiB"), "t: cannot be written: File name"),
+        (lambda: oocbe.maximise(table(), "a", output=f"{__file__}/t"), "test_wrong_arguments.py/t: cannot be written"),
         (lambda: oocbe.StoredTable.save("t", table(), budget=5), "expected a DiskBudget, not int"),  # type: ignore[arg-type]
         (lambda: writer().append([[0]], [1]), "expected an array of NumPy, not list"),  # type: ignore[arg-type]
         (lambda: writer().append(table().keys, None), "expected an array of NumPy, not NoneType"),  # type: ignore[arg-type]
