@@ -22,7 +22,6 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 
 from oocbe.errors import DiskError, UsageError
 from oocbe.runtime.plain_files import open_plain
@@ -192,7 +191,7 @@ class ScratchFolder:
 
     def _make_locked(self, parent: Path) -> None:
         for _ in range(ATTEMPTS):
-            self.path = parent / f"{PREFIX}{token_hex(4)}"
+            self.path = parent / f"{PREFIX}{os.urandom(4).hex()}"
             self._end = weakref.finalize(self, _remove_of_process, os.getpid(), self.path)  # first: a signal may follow
             try:
                 self.path.mkdir(0o700)
