@@ -14,6 +14,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -22,6 +23,9 @@ NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 NEWER = "pseudo-Boolean proof version 3.0"
 """The first line of proofs of counts."""
+
+WORDS = 1 << 16
+"""Words whose meaning is kept: a proof repeats its variables, and numbers of its constraints."""
 
 Terms = dict[str, int]
 """Coefficient by variable of ``sum c * x >= degree``; a negated literal ``~x`` is ``1 - x``."""
@@ -58,12 +62,14 @@ def need(condition: bool, why: str) -> None:
         raise RefusedError(why)
 
 
+@lru_cache(WORDS)
 def integer(word: str) -> int:
     """An integer in ASCII digits."""
     need(NUMBER.fullmatch(word) is not None, f"found {word!r}, expected an integer")
     return int(word)
 
 
+@lru_cache(WORDS)
 def literal(word: str) -> tuple[str, bool]:
     """The variable of a literal, and whether it is negated."""
     name = word.removeprefix("~")
@@ -160,8 +166,8 @@ class Checker:
         """A live constraint."""
         number = integer(word)
         found = self.live.get(number) or self.excluded.get(number)
-        need(found is not None, f"there is no constraint {number}")
-        assert found is not None
+        if found is None:
+            raise RefusedError(f"there is no constraint {number}")
         return found
 
     def polish(self, words: list[str]) -> Line:
@@ -169,8 +175,9 @@ class Checker:
         stack: list[tuple[Terms, int, int] | int] = []  # terms, degree, and the factor of both
 
         def multiple() -> tuple[Terms, int, int]:
-            need(bool(stack) and not isinstance(stack[-1], int), "an operation without its constraint")
-            return stack.pop()  # type: ignore[return-value]
+            if not stack or isinstance(last := stack.pop(), int):
+                raise RefusedError("an operation without its constraint")
+            return last
 
         def top() -> Line:
             terms, degree, factor = multiple()
@@ -178,22 +185,26 @@ class Checker:
 
         for place, word in enumerate(words):
             if word == "+":
-                (more, degree, factor), a = multiple(), top()
-                terms = a.terms if isinstance(a.terms, _Own) else _Own(a.terms)
+                (more, degree, factor), (terms, total_degree, times) = multiple(), multiple()
+                if times != 1:
+                    terms, total_degree = _Own((name, times * c) for name, c in terms.items()), times * total_degree
+                elif not isinstance(terms, _Own):
+                    terms = _Own(terms)
                 for name, c in more.items():  # most of the time of a check
                     total = terms.get(name, 0) + factor * c
                     if total:
                         terms[name] = total
                     else:
                         terms.pop(name, None)
-                stack.append((terms, a.degree + factor * degree, 1))
+                stack.append((terms, total_degree + factor * degree, 1))
             elif word in ("*", "d", "w"):
-                need(len(stack) > 1, f"{word} without its operands")
+                if len(stack) < 2:
+                    raise RefusedError(f"{word} without its operands")
                 last, own = stack.pop(), multiple()
                 if word == "w":
                     raise RefusedError("w is not supported")
-                need(isinstance(last, int) and last > 0, f"{word} needs a number above 0")
-                assert isinstance(last, int)
+                if not isinstance(last, int) or last <= 0:
+                    raise RefusedError(f"{word} needs a number above 0")
                 stack.append(own if word == "d" else (*own[:2], last * own[2]))
                 if word == "d":
                     stack.append((*divided(top(), last), 1))
@@ -276,7 +287,8 @@ class Checker:
         elif rule == "del":
             need(bool(words) and words[0] == "id", "expected del id")
             for number in map(integer, words[1:]):
-                need(number > self.count and number in self.live, f"constraint {number} cannot be deleted")
+                if number <= self.count or number not in self.live:
+                    raise RefusedError(f"constraint {number} cannot be deleted")
                 if self.live.pop(number) is self.summed:
                     self.summed, self.most = Line({}, 0), 0
         elif rule == "f":
@@ -387,7 +399,8 @@ def _numbered(proof: TextIO) -> Iterator[tuple[int, str]]:
     for number, text in enumerate(proof, 1):
         text = text.strip()
         if text and not text.startswith("*"):
-            need(text.endswith(";") or not is_newer, f"line {number} does not end with ;")
+            if is_newer and not text.endswith(";"):
+                raise RefusedError(f"line {number} does not end with ;")
             yield number, text[:-1].rstrip() if is_newer else text
             is_newer |= text == NEWER
 
