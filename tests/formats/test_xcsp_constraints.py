@@ -25,11 +25,18 @@ def instance(tmp_path, constraints, objective="", variables=VARIABLES):
     return path
 
 
+def permitted(constraint):
+    """A function that says whether a constraint permits the values of its variables, by a look at its rows."""
+    rows = set(map(tuple, constraint.tuples.tolist()))
+    return lambda values: (tuple(values[v] for v in constraint.scope) in rows) == constraint.allowed
+
+
 def solutions(problem, count):
     """Values of the first variables in every solution, with the objective; the other variables have one value each."""
     sizes = problem.sizes
-    parts = [*problem.constraints, *problem.linear_constraints]
-    after = [[part for part in parts if max(part.scope, default=0) == v] for v in range(len(sizes))]
+    permits = [(linear.scope, linear.permits) for linear in problem.linear_constraints]
+    permits += [(constraint.scope, permitted(constraint)) for constraint in problem.constraints]
+    after = [[does for scope, does in permits if max(scope, default=0) == v] for v in range(len(sizes))]
     found = {}
 
     def search(assignment):
@@ -41,7 +48,7 @@ def solutions(problem, count):
             return
         for value in range(sizes[v]):
             trial = [*assignment, value]
-            if all(part.permits(trial) for part in after[v]):
+            if all(does(trial) for does in after[v]):
                 search(trial)
 
     search([])
