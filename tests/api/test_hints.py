@@ -16,7 +16,7 @@ from oocbe.errors import FormatError, UnsupportedError, UsageError
 from tests.helpers.effort import examples, in_turns
 from tests.helpers.small_problems import clique
 
-FAST = {"order_seconds": 0, "backend": "cpu"}
+FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0.01}
 
 
 def random_problem(seed: int) -> oocbe.Problem:
@@ -64,7 +64,7 @@ def test_a_limit_gives_at_least_the_hint(name, bounds):
     problem = clique(60, 8, largest=9999, has_forbidden=False).in_semiring(name)
     assignment = {v.name: 0 for v in problem.variables}
     result = oocbe.solve(
-        problem, **FAST, bounds=bounds, time_limit=0.01, incumbent_seconds=0, memory="64MiB", hint=assignment
+        problem, **FAST | {"incumbent_seconds": 0}, bounds=bounds, time_limit=0.01, memory="64MiB", hint=assignment
     )
     own = problem.evaluate([0] * 60)
     assert result.status == "limit" and result.value is not None
@@ -75,7 +75,7 @@ def test_a_limit_gives_at_least_the_hint(name, bounds):
 def test_a_gap_is_that_of_the_hint():
     problem = clique(9, 4, largest=99)
     best = oocbe.solve(problem, **FAST)
-    result = oocbe.solve(problem, **FAST, bounds="constant", incumbent_seconds=0, gap=10**6, hint=best)
+    result = oocbe.solve(problem, **FAST | {"incumbent_seconds": 0}, bounds="constant", gap=10**6, hint=best)
     assert (result.status, result.value, result.gap is not None) == ("limit", best.value, True)
 
 

@@ -13,7 +13,7 @@ from oocbe.errors import ResourceError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
-FAST = ["--order-seconds", "0", "--backend", "cpu"]
+FAST = ["--order-seconds", "0", "--incumbent-seconds", "0.05", "--backend", "cpu"]
 
 run = CliRunner().invoke
 

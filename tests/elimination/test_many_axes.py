@@ -13,7 +13,7 @@ COUNT = 70
 VARIABLES = tuple(Variable(f"x{v}", size) for v, size in enumerate([1] * (COUNT - 2) + [2, 3]))
 SCOPE = tuple(range(COUNT))
 TUPLES = np.array([[0] * (COUNT - 2) + [a, b] for a in range(2) for b in range(3)])
-FAST = {"order_seconds": 0, "backend": "cpu"}
+FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0.01}
 
 
 def wide_problem(semiring, default) -> Problem:

@@ -131,7 +131,7 @@ def test_an_observer_is_told_products(monkeypatch):
     told = 0
     for seed in range(12):
         problem, listening = product(seed), Listening()
-        result = oocbe.solve(problem, order_seconds=0, observer=listening)
+        result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0.05, observer=listening)
         for bound, value, assignment in listening.known:
             assert bound is None or value is None or bound >= value
             assert bound is None or result.value is None or bound >= result.value * (1 - 1e-9)

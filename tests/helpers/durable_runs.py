@@ -60,6 +60,7 @@ def small_problem(count: int = 7, size: int = 3, seed: int = 0) -> Problem:
 def options_for(folder: Path | None, resume: bool = True, **more: object) -> SolveOptions:
     settings = {
         "order_seconds": 0,
+        "incumbent_seconds": 0.01,
         "chunk_rows": 5,
         "workdir": folder,
         "resume": resume and folder is not None,

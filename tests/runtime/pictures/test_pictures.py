@@ -120,7 +120,7 @@ def test_everything_draws_itself(solved):
     problem = oocbe.read(GRID)
     shown = [
         problem,
-        oocbe.bound(problem, [2, 3]),
+        oocbe.bound(problem, [2, 3], incumbent_seconds=0),
         oocbe.k_best(problem, 3),
         oocbe.min_marginals(problem),
         oocbe.Table.from_rows({"a": 2}, [[0]], [5]),
