@@ -1,6 +1,7 @@
 """What every command prints with --json is what its schema says, and the schema names every field."""
 
 import json
+from functools import cache
 from importlib.resources import files
 
 import numpy as np
@@ -23,15 +24,18 @@ probability ( grass | rain ) { (yes) 1.0, 0.0; (no) 0.5, 0.5; }
 MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\nRHS\n b weight 2\nENDATA\n"
 
 
+@cache
 def schema_of(command: str) -> dict:
-    return json.loads(files("oocbe").joinpath("schema", f"{command}.json").read_text())
+    """The schema of what a command prints, which is one."""
+    schema = json.loads(files("oocbe").joinpath("schema", f"{command}.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return schema
 
 
 def printed(*arguments: object) -> dict:
     done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
     content = json.loads(done.stdout)
     schema = schema_of(str(arguments[0]))
-    jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(content)
     forms = [schema["$defs"]["envelope"], *(schema["$defs"][part["$ref"].split("/")[-1]] for part in schema["anyOf"])]
     described = set().union(*(form["properties"] for form in forms))

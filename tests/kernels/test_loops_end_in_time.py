@@ -11,6 +11,7 @@ import ast
 import itertools
 import re
 import threading
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -346,18 +347,19 @@ LOOPS = {
 """How each compiled loop ends: by module and function."""
 
 
+@cache
 def compiled_loops() -> dict[str, tuple[str, str]]:
     """Source of each compiled function with a loop, and of its module, by the names of both."""
     found = {}
     for path in sorted(Path(oocbe.__file__).parent.glob("**/kernels/cpu/**/*.py")):
         text = path.read_text()
+        lines = text.splitlines()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 names = {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
                 has_loop = any(isinstance(inner, ast.For | ast.While) for inner in ast.walk(node))
                 if names & {"jit", "jit_at_once", "inline", "helper", "borrowing", "without_allocation"} and has_loop:
-                    source = ast.get_source_segment(text, node)
-                    assert source is not None
+                    source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
                     found[f"{path.stem}.{node.name}"] = (source, text)
     return found
 
