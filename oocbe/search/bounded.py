@@ -249,17 +249,19 @@ class BoundedSolve(SubSolver):
 
         Raises ResourceError: memory or disk ran out, and no bound or assignment is known.
         """
-        known, options = self._known, self._options
+        known, options, portfolio = self._known, self._options, self._searches.portfolio
         attempt = None if self._run.known is None else self._run.known.get("attempt")
         try:
             self._width = self._resumed_width()
             if attempt is not None and self._plain.resume(attempt, self._engine.deadline):
                 return
-            self._searches.load()
-            if self._incumbents.is_available:
-                self._incumbents.work(min(FIRST_LOOK_SECONDS, options.incumbent_seconds), self._engine.deadline)
-            self._join_portfolio()
-            self._searches.portfolio.run(lambda: known.is_near_enough or self._plain.result is not None)
+            if "bounds" not in portfolio.members:
+                self._searches.load()
+                if self._incumbents.is_available:
+                    self._incumbents.work(min(FIRST_LOOK_SECONDS, options.incumbent_seconds), self._engine.deadline)
+                self._join_portfolio()
+            portfolio.run(lambda: known.is_near_enough or self._plain.result is not None)
+            self.statistics.stopped = self._engine.deadline.reason if portfolio.is_turn_over else ""
         except TimeLimitError as reached:
             self.statistics.stopped = str(reached)
         except ResourceError as error:
@@ -269,6 +271,13 @@ class BoundedSolve(SubSolver):
         self._searches.report(self.statistics)
         with unlimited():
             self._conclude_search()
+
+    def go_on(self, deadline: Deadline, turn_end: float) -> None:
+        """Continue after a turn that no deadline ended, until another end and deadline; errors as of :meth:`run`."""
+        portfolio = self._searches.portfolio
+        self._engine.deadline = portfolio.deadline = deadline
+        portfolio.turn_end = turn_end
+        self.run()
 
     def _join_portfolio(self) -> None:
         searches, portfolio = self._searches, self._searches.portfolio

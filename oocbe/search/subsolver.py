@@ -345,6 +345,7 @@ class Portfolio:
 
     known : bounds of the problem. deadline : of the search.
     parameters, clock : of the schedule; the clock returns seconds.
+    turn_end : time on the clock from which no step begins; another turn may follow.
     """
 
     def __init__(
@@ -354,8 +355,8 @@ class Portfolio:
         parameters: Parameters | None = None,
         clock: Callable[[], float] = working_time,
     ) -> None:
-        self._known, self._deadline, self._parameters, self._clock = known, deadline, parameters or PARAMETERS, clock
-        self._begin = clock()
+        self._known, self.deadline, self._parameters, self._clock = known, deadline, parameters or PARAMETERS, clock
+        self._begin, self.turn_end = clock(), math.inf
         self.members: dict[str, Member] = {}
 
     def add(self, name: str, solver: SubSolver, terms: Terms | None = None) -> None:
@@ -375,21 +376,26 @@ class Portfolio:
         return tuple(made)
 
     def run(self, is_done: Callable[[], bool], most: float = math.inf) -> None:
-        """Run until all solvers have ended, or have used their time.
+        """Run until all solvers have ended or used their time, or the turn is over.
 
         is_done : whether to stop earlier.
         most : time limit of each solver, in seconds.
         Raises TimeLimitError: the deadline came.
         """
-        while not is_done():
+        while not is_done() and not self.is_turn_over:
             member = self.next(most)
             if member is None:
                 return
-            value = self._known.value
-            if member.solver.work(self._seconds(member), self._deadline):
+            value, left = self._known.value, self.turn_end - self._clock()
+            if member.solver.work(min(self._seconds(member), left), self.deadline):
                 member.progress_at = member.solver.seconds
             if value != self._known.value:
                 member.found_at = member.solver.seconds
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether the end of the turn has come."""
+        return self._clock() >= self.turn_end
 
     def next(self, most: float = math.inf) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""

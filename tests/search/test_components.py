@@ -20,6 +20,8 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime import interruption
+from oocbe.search import bounded, searches
+from oocbe.search.bounded import BoundedSolve
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.effort import examples
 
@@ -136,6 +138,25 @@ def test_a_limit_leaves_a_bound_and_an_assignment_of_all_parts(monkeypatch):
     assert result.status == "limit"
     assert result.bound <= whole.evaluate(result.assignment) == result.value
     assert any("4 of 4 parts not to the end" in note for note in result.notes)
+
+
+def test_the_search_of_a_part_continues_in_its_next_turn(monkeypatch):
+    problems = [hard(seed, 38, 5) for seed in range(2)]
+    wanted, continued = sum(oocbe.solve(own).value for own in problems), []
+
+    class Search(BoundedSolve):
+        def go_on(self, *given):
+            continued.append(self._searches.portfolio.members["depth"].solver.nodes)
+            super().go_on(*given)
+
+    monkeypatch.setattr(bounded, "BoundedSolve", Search)
+    monkeypatch.setattr(searches, "HEAD_START", 0.01)
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(module, "LONGER", 1.0)
+    result = oocbe.solve(side_by_side(problems))
+    assert (result.status, result.value) == ("optimal", wanted)
+    assert max(continued) > 0
+    assert 0 < sum(share.closed for share in result.solvers) <= 1
 
 
 @pytest.mark.parametrize("gap", ["30%", 200])

@@ -216,8 +216,10 @@ class Components:
         slack = self.slack
         self._given_up.update((number, slack[number]) for number in numbers)
 
-    def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result) -> None:
-        """Keep a result of some parts."""
+    def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result, continues: bool = False) -> None:
+        """Keep a result of some parts. continues : whether it includes the time and the rows of their last one."""
+        if continues:
+            self._taken = [one for one in self._taken if one is not self._results[numbers[0]]]
         self._taken.append(result)
         self._nothing |= result.status in NOTHING
         for number in numbers:

@@ -71,6 +71,9 @@ from oocbe.search.subsolver import SharedBounds, Statistics
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
+    from oocbe.model.settings.option_values import Gap
+    from oocbe.search.bounded import BoundedSolve
+    from oocbe.search.elimination_attempts import EliminationAttempts
 
 
 @dataclass(frozen=True)
@@ -324,6 +327,12 @@ LOGARITHM_SECONDS = 0.25
 SHORTEST_LIMIT = 1e-3
 """Minimum time limit of an attempt, in seconds, after an earlier one that used up the time limit."""
 
+OVERTIME = 2.0
+"""Factor of a component's turn at which a step ends that takes longer: the next turn begins anew, then."""
+
+MOST_PAUSED = 3
+"""Maximum number of components whose searches are kept between their turns: each may hold a fifth of the memory."""
+
 
 def solve(
     problem: Problem, options: SolveOptions, observer: Observer | None = None, known: tuple[int, ...] | None = None
@@ -426,7 +435,10 @@ def _solved(
 
 @dataclass
 class _Solving:
-    """One solve: its data and its strategies. reduction : if the problem is the rest of a larger one."""
+    """One solve: its data and its strategies.
+
+    reduction : if the problem is the rest of a larger one. turn_end : working time at which its search pauses.
+    """
 
     stack: Stack
     options: SolveOptions
@@ -434,6 +446,7 @@ class _Solving:
     deadline: Deadline
     run: Run
     reduction: Reduction | None = None
+    turn_end: float = math.inf
 
     def __post_init__(self) -> None:
         self.problem, self.semiring = self.stack.problem, self.stack.problem.semiring
@@ -444,6 +457,7 @@ class _Solving:
         self._statistics = Statistics()
         self._within: tuple[Reformulation, _Solving] | None = None
         self._components: Components | None = None
+        self._bounded: tuple[BoundedSolve, EliminationAttempts, Searches] | None = None
         self._graph = cache(partial(PrimalGraph, self.problem))  # shared by several strategies
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
@@ -501,6 +515,7 @@ class _Solving:
         found: list[Incumbent] = []
         spent = 0.0
         rows = Searches(self._target, options, self._knowledge_of(found), self.deadline, self.reduction)
+        rows.portfolio.turn_end = self.turn_end
         if options.bounds == "auto":
             try:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
@@ -539,16 +554,20 @@ class _Solving:
         others = EliminationAttempts(lambda: problem, *fixed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
-        self._statistics = search.statistics
+        self._statistics, self._bounded = search.statistics, (search, others, rows)
         try:
             search.run()
         except (UnsupportedError, ValueRangeError) as error:
             # Elimination supports problems that a relaxation cannot represent; otherwise it raises its own error.
             result = self._eliminate(self._orders(), working_time() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
+        return self._bounded_result(*self._bounded)
+
+    def _bounded_result(self, search: BoundedSolve, others: EliminationAttempts, rows: Searches) -> Result:
+        """The result of a search with bounds."""
         if likely := others.likely_order:
             self.history.order_chosen(likely)
-        seconds = search.statistics.seconds
+        seconds = dict(search.statistics.seconds)
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
         taken = {"rows": rows.seconds, "mini-buckets": search.mini_buckets.seconds}
@@ -557,8 +576,26 @@ class _Solving:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
             seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
             return replace(result, notes=(*result.notes, note), seconds=seconds, solvers=search.statistics.solvers)
-        result = result_of_bounds(problem, options, known, search.statistics, self._backend)
+        assert self._known is not None
+        result = result_of_bounds(self.problem, self.options, self._known, search.statistics, self._backend)
         return replace(result, seconds=seconds)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a search with bounds has begun, which can continue after its turn."""
+        if self._within is not None:
+            return self._components is None and self._within[1].can_go_on
+        return self._bounded is not None
+
+    def go_on(self, deadline: Deadline, turn_end: float, gap: Gap) -> Result:
+        """The result after another turn of the search."""
+        if self._within is not None:
+            left, within = self._within
+            return left.result(within.go_on(deadline, turn_end, gap))
+        assert self._bounded is not None and self._known is not None
+        self.deadline, self._known.gap = deadline, gap
+        self._bounded[0].go_on(deadline, turn_end)
+        return self._bounded_result(*self._bounded)
 
     def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
         """The result from the presolved problem; ``seconds`` : of presolve."""
@@ -571,13 +608,17 @@ class _Solving:
         """The result from the parts of the problem; ``seconds`` : of the search for them."""
         self._components = components
         stopped: dict[tuple[int, ...], OocbeError] = {}
+        paused: dict[tuple[int, ...], _Solving] = {}
         for component, limit in components.turns(self.deadline):
             found: Result | None
-            with Deadline(limit) as deadline:
-                part = self._part(component, deadline)
+            turn_end = math.inf if limit is None else working_time() + limit
+            with Deadline(None if limit is None else OVERTIME * limit) as deadline:
+                before = paused.pop(component.numbers, None)
+                part = before or self._part(component, deadline, turn_end)
                 self._within = component, part
                 try:
-                    found = part.solve()
+                    gap = component.options(self.options).gap
+                    found = before.go_on(deadline, turn_end, gap) if before else part.solve()
                     stopped.pop(component.numbers, None)
                 except RequestedEndError:
                     raise
@@ -586,9 +627,13 @@ class _Solving:
                     with unlimited():
                         found = part.result_so_far(str(error))
             if found is not None:
-                components.take(component.numbers, component.variables, found)
-            if not deadline.passed:
+                components.take(component.numbers, component.variables, found, before is not None)
+            if deadline.passed:
+                continue  # in the middle of a step: the next turn begins anew
+            if working_time() < turn_end:
                 components.give_up(component.numbers)
+            elif part.can_go_on and len(paused) < MOST_PAUSED and self.problem.upper_bound is None:
+                paused[component.numbers] = part
         if not components.has_results:
             self._within = self._components = None
             raise next(iter(stopped.values()), TimeLimitError(self.deadline.reason))
@@ -597,12 +642,12 @@ class _Solving:
             result = replace(result, notes=tuple(dict.fromkeys((*result.notes, *map(str, stopped.values())))))
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
 
-    def _part(self, component: Component, deadline: Deadline) -> _Solving:
+    def _part(self, component: Component, deadline: Deadline, turn_end: float = math.inf) -> _Solving:
         """The solve of some parts, from their best assignment."""
         lifted = None if component.known is None else self.stack.lift(component.known)
         stack = replace(self.stack, known=lifted or self.stack.known).then(component)
         options = component.options(self.options)
-        return replace(self, stack=stack, options=options, deadline=deadline, reduction=None)
+        return replace(self, stack=stack, options=options, deadline=deadline, reduction=None, turn_end=turn_end)
 
     def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
         """Elimination without bounds, with a deadline of its own; raises TimeLimitError when it passes."""
