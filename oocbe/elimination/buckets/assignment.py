@@ -89,17 +89,8 @@ class Recomputation:
         if not message.is_forgotten:
             return message.cells_at(chosen, free)
         prepared, bucket = self._prepared, self._maker[id(message)]
-        sizes, semiring = prepared.problem.sizes, prepared.semiring
-        axes = (*free, bucket.variable)
-        shape = tuple(sizes[v] for v in axes)
-        values: NDArray[Any] = np.full(
-            shape, semiring.one, dtype=np.int64 if prepared.dtype.kind == "i" else np.float64
-        )
-        feasible = np.ones(shape, dtype=np.bool_)
-        for c in bucket.constraints:
-            feasible &= entries_over(prepared.constraints, c, sizes, chosen, axes) != 0
-        for f in bucket.functions:
-            values = semiring.combine(values, entries_over(prepared.functions, f, sizes, chosen, axes))
+        semiring, axes = prepared.semiring, (*free, bucket.variable)
+        values, feasible = _own_cells(prepared, bucket, chosen, axes)
         for received in bucket.messages:
             shared = tuple(v for v in axes if v in received.scope)
             theirs, exist = self.cells(received, chosen, shared)
@@ -146,31 +137,30 @@ def backward_pass(
     consumption, is_better = prepared.consumption, prepared.semiring.is_better
     for bucket in reversed(buckets):
         kept = [m.near(chosen, bucket.variable) for m in bucket.messages if not m.is_forgotten]
-        forgotten = []
-        if len(kept) < len(bucket.messages):
-            assert recomputation is not None
-            with reading(prepared, bucket):
-                forgotten = [
-                    recomputation.cells(m, chosen, (bucket.variable,)) for m in bucket.messages if m.is_forgotten
-                ]
         best: tuple[float, int] | None = None
         best_shares: list[int] = []
-        for value in range(prepared.problem.sizes[bucket.variable]):
-            deadline.check()
-            chosen[bucket.variable] = value
-            shares: list[int] = []
-            with reading(prepared, bucket):
-                total = _own_value(prepared, bucket, chosen)
-                if total is not None and consumption is None:
-                    total = _with_messages(prepared, kept, chosen, total)
-                    for values, feasible in forgotten:
-                        if total is not None:
-                            total = _combined(prepared, total, values[value].item()) if feasible[value] else None
-                elif total is not None and consumption is not None:
+        with reading(prepared, bucket):
+            own, feasible = _own_cells(prepared, bucket, chosen, (bucket.variable,))
+            for message in (m for m in bucket.messages if m.is_forgotten):
+                assert recomputation is not None
+                theirs, exist = recomputation.cells(message, chosen, (bucket.variable,))
+                own, feasible = prepared.semiring.combine(own, theirs), feasible & exist
+            values = np.flatnonzero(feasible)
+            if consumption is None and not kept and len(values):
+                is_least = prepared.semiring.marginalisation is Marginalisation.MIN
+                values = values[[np.argmin(own[values]) if is_least else np.argmax(own[values])]]
+            for value in values.tolist():
+                deadline.check()
+                chosen[bucket.variable] = value
+                total: int | float | None
+                shares: list[int] = []
+                if consumption is None:
+                    total = _with_messages(prepared, kept, chosen, own[value].item())
+                else:
                     room = consumption.limit if bucket.sent is None else allotments[id(bucket.sent)]
-                    total, shares = _Shares(prepared, consumption, room, deadline).of(bucket, chosen, total)
-            if total is not None and (best is None or is_better(total, best[0])):
-                best, best_shares = (total, value), shares
+                    total, shares = _Shares(prepared, consumption, room, deadline).of(bucket, chosen, own[value].item())
+                if total is not None and (best is None or is_better(total, best[0])):
+                    best, best_shares = (total, value), shares
         if best is None:
             name = prepared.problem.variables[bucket.variable].name
             raise CorruptDataError(
@@ -183,18 +173,30 @@ def backward_pass(
     return tuple(chosen[v] for v in range(len(prepared.problem.variables)))
 
 
+def _own_cells(
+    prepared: Prepared, bucket: Bucket, chosen: dict[int, int], axes: tuple[int, ...]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Combined values of a bucket's functions for all assignments of ``axes``, and which its constraints permit.
+
+    chosen : value index of each other variable. Returns int64 or float64, and bool, with an axis for each of ``axes``.
+    """
+    sizes, semiring = prepared.problem.sizes, prepared.semiring
+    shape = tuple(sizes[v] for v in axes)
+    values: NDArray[Any] = np.full(shape, semiring.one, dtype=np.int64 if prepared.dtype.kind == "i" else np.float64)
+    feasible = np.ones(shape, dtype=np.bool_)
+    for c in bucket.constraints:
+        feasible &= entries_over(prepared.constraints, c, sizes, chosen, axes) != 0
+    for f in bucket.functions:
+        values = semiring.combine(values, entries_over(prepared.functions, f, sizes, chosen, axes))
+    return values, feasible
+
+
 def value_of(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
     """Combined value of a bucket under an assignment of its variables; None where it is infeasible.
 
     In product semirings the value excludes the powers of two by which functions and messages were divided; this factor
     is the same for all values. Rows of the messages must carry no consumption.
     """
-    total = _own_value(prepared, bucket, chosen)
-    return None if total is None else _with_messages(prepared, bucket.messages, chosen, total)
-
-
-def _own_value(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
-    """Combined value of a bucket's functions under an assignment of its variables; None where it is infeasible."""
     sizes = prepared.problem.sizes
     for c in bucket.constraints:
         if not entries_over(prepared.constraints, c, sizes, chosen, ()):
@@ -202,7 +204,7 @@ def _own_value(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> in
     total: int | float = prepared.semiring.one
     for f in bucket.functions:
         total = _combined(prepared, total, entries_over(prepared.functions, f, sizes, chosen, ()).item())
-    return total
+    return _with_messages(prepared, bucket.messages, chosen, total)
 
 
 def _with_messages(
