@@ -152,7 +152,7 @@ def solve(
         if certificate is not None:
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
         if task == "count":
-            of_task |= {"proof": proof, "opb": opb}
+            of_task |= {"proof": proof, "opb": opb, "beside": beside_answer}
         elif proof is not None or opb is not None:
             raise UnsupportedError(f"--proof, --opb: only the optimum and counts have them, not the task {task}")
         if hint is not None:

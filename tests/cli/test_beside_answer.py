@@ -54,6 +54,7 @@ def test_the_json_has_the_answer_and_the_error():
     [
         (["solve", GRID, "--certificate"], "optimal", ""),
         (["solve", GRID, "--report"], "optimal", ".html"),
+        (["solve", "examples/options.cnf", "--task", "count", "--opb"], "exact", ".opb"),
         (["solve", "small.bif", "--task", "mpe", "--output"], "exact", ".MPE"),
         (["solve", "small.bif", "--task", "mpe", "--solution"], "exact", ""),
         (["bound", GRID, "--solution"], "1812", ""),

@@ -8,6 +8,7 @@ explanation use all feasible rows, without dominance. The problem's semiring def
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -93,8 +94,12 @@ def answered(
     observer: Observer | None = None,
     proof: str | Path | None = None,
     opb: str | Path | None = None,
+    beside: Callable[[Any], AbstractContextManager[None]] = nullcontext,
 ) -> TaskResult:
-    """The task's result; one with the status ``interrupted`` is returned like any other."""
+    """The task's result; one with the status ``interrupted`` is returned like any other.
+
+    beside : a context for the writing of ``proof`` or ``opb``, which may suppress its errors.
+    """
     temperature = check_task(task, temperature)
     if as_integer("k", k) < 1:
         raise UsageError(f"k: {k} is not at least 1")
@@ -149,7 +154,8 @@ def answered(
             why = (interruption.reason,)
             result = task_result(task, whole, status="interrupted", passes=0, notes=why, temperature=used)
         if made is not None:
-            result = made.write_count(result)
+            with beside(proof or opb):
+                result = made.write_count(result)
     known = sum(result.seconds.values())
     total, compiled = watch.elapsed, watch.compiled
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
