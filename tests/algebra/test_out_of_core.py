@@ -419,6 +419,8 @@ import numpy as np
 from oocbe.algebra.operators import join_maximise
 from oocbe.algebra.operators import join_sum
 from oocbe.algebra.operators import maximise
+from oocbe.kernels.choice import cuda_works
+from oocbe.kernels.cuda.pairs.sort import is_available
 from oocbe.tables.stored import StoredTable
 folder, memory = sys.argv[1], int(sys.argv[2])
 own = f"{folder}/{os.getpid()}"
@@ -431,6 +433,8 @@ def run(a, b, to):  # everything that is compiled or loaded is loaded by small t
     maximise(joined, "k", output=f"{own}/{to} maximised", memory=memory, scratch=folder)
     join_maximise(a, b, "k", output=f"{own}/{to} fused", memory=memory, scratch=folder)
 run(*small, "small")
+if cuda_works(wanted=False):  # small tables are not sorted by NVIDIA's package, whose libraries take some 60 MB
+    is_available()
 before = peak()
 run(f, g, "large")
 print(before, peak())
