@@ -356,7 +356,7 @@ class Portfolio:
         clock: Callable[[], float] = working_time,
     ) -> None:
         self._known, self.deadline, self._parameters, self._clock = known, deadline, parameters or PARAMETERS, clock
-        self._begin, self.turn_end = clock(), math.inf
+        self.turn_end = math.inf
         self.members: dict[str, Member] = {}
 
     def add(self, name: str, solver: SubSolver, terms: Terms | None = None) -> None:
@@ -387,7 +387,9 @@ class Portfolio:
             if member is None:
                 return
             value, left = self._known.value, self.turn_end - self._clock()
-            if member.solver.work(min(self._seconds(member), left), self.deadline):
+            # A first coarse step that the end of a turn cuts short is poor in all later turns, too.
+            most_left = max(left, min(self._parameters.coarse_seconds, (left + self.deadline.remaining) / 2))
+            if member.solver.work(min(self._seconds(member), most_left), self.deadline):
                 member.progress_at = member.solver.seconds
             if value != self._known.value:
                 member.found_at = member.solver.seconds
@@ -458,4 +460,5 @@ class Portfolio:
     def _is_soon(self, member: Member) -> bool:
         """Whether a solver is expected to end soon."""
         left = member.solver.expected - member.solver.seconds
-        return left <= max(self._parameters.soon_seconds, self._clock() - self._begin)
+        elapsed = sum(one.solver.seconds for one in self.members.values())  # without pauses between turns
+        return left <= max(self._parameters.soon_seconds, elapsed)

@@ -121,6 +121,28 @@ def test_what_makes_no_progress_gets_less_time_and_is_taken_up_again_where_the_o
     assert other.seconds == pytest.approx(one.seconds, rel=0.1)
 
 
+def test_a_turn_ends_between_steps_and_the_next_one_continues():
+    setting = Setting(deadline=Deadline(100.0))
+    one, coarse = setting.add("one"), setting.add("coarse", Terms(after=2.0), is_coarse=True)
+    for _ in range(4):
+        setting.portfolio.turn_end = setting.clock.now + 0.51
+        setting.run()
+        assert setting.portfolio.is_turn_over
+        setting.clock.now += 100.0  # other work
+    assert 1.9 < one.seconds < 2.2
+    assert coarse.calls == [PARAMETERS.coarse_seconds]
+
+
+def test_pauses_between_turns_are_no_time_of_a_search():
+    setting = Setting()
+    late, other = setting.add("late", Terms(soon=4.0), expected=50.0), setting.add("other")
+    for _ in range(4):
+        setting.portfolio.turn_end = setting.clock.now + 1.0
+        setting.run()
+        setting.clock.now += 100.0
+    assert late.seconds == pytest.approx(other.seconds, abs=0.1)
+
+
 def test_an_indivisible_step_waits_until_the_others_have_used_its_time():
     setting = Setting()
     setting.add("search", gains=lambda: 1)
