@@ -277,6 +277,7 @@ class BoundedSolve(SubSolver):
         portfolio = self._searches.portfolio
         self._engine.deadline = portfolio.deadline = deadline
         portfolio.turn_end = turn_end
+        self._plain.reopen()
         self.run()
 
     def _join_portfolio(self) -> None:

@@ -75,7 +75,7 @@ class EliminationAttempts(SubSolver):
         self.keep: Callable[[dict[str, Any] | None], None] = lambda _: None
         self.result: Result | None = None
         self.given_up_seconds = self.order_seconds = 0.0
-        self.is_over = not is_possible
+        self.is_over, self._lacks_time = not is_possible, False
 
     @property
     def cost(self) -> float:
@@ -105,6 +105,11 @@ class EliminationAttempts(SubSolver):
         self._try(deadline)
         return self.result is not None
 
+    def reopen(self) -> None:
+        """Make attempts possible again, under another deadline, for which the last one left too little time."""
+        self.is_over &= not self._lacks_time
+        self._lacks_time = False
+
     def _step(self, seconds: float, deadline: Deadline) -> None:
         """Find orders, or make an attempt along them, unless the time limit comes before its expected end.
 
@@ -112,6 +117,7 @@ class EliminationAttempts(SubSolver):
         """
         if self._foreseen > deadline.remaining * (tuning().attempt_allowance if self._search_seconds else 1.0):
             self._give_up()
+            self._lacks_time = True
             return
         if not self._choices or self._search_seconds:
             begin = working_time()

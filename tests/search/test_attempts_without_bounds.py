@@ -128,6 +128,20 @@ def test_no_attempt_begins_that_the_time_limit_ends(monkeypatch, limit, steps, i
     assert bool(begun) == is_attempted
 
 
+def test_attempts_are_possible_again_under_a_later_deadline(monkeypatch):
+    monkeypatch.setattr(EliminationAttempts, "_expected", lambda *_: 100.0)
+    begun = []
+    attempts = attempts_at(hard(), lambda *given: begun.append(given), order_seconds=0.01)
+    for limit, most in ((50.0, 3), (500.0, 1)):
+        attempts.reopen()
+        for _ in range(most):
+            attempts.work(0.0, Deadline(limit))
+        assert attempts.is_over
+    assert begun
+    attempts.reopen()
+    assert attempts.is_over
+
+
 def test_later_attempts_may_take_longer():
     allowed, kept = [], []
 
