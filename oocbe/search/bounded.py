@@ -209,7 +209,7 @@ class BoundedSolve(SubSolver):
     engine : computes the buckets; its deadline ends the search. run : stores messages and bounds for a resumed run.
     start : see :data:`Start`. plain : elimination without bounds, which may end the search. searches : its portfolio
         runs all solvers.
-    statistics, mini_buckets : resources used; ``statistics`` excludes searches and mini-buckets.
+    statistics, mini_buckets : resources used; ``statistics`` excludes the other solvers.
     """
 
     is_coarse = True
@@ -268,7 +268,6 @@ class BoundedSolve(SubSolver):
             if known.lower is None and known.value is None:
                 raise
             self.statistics.stopped = str(error)
-        self._searches.report(self.statistics)
         with unlimited():
             self._conclude_search()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import replace
 from itertools import count, islice
 
@@ -13,7 +14,7 @@ import oocbe
 from oocbe.api.solving import components as module
 from oocbe.api.solving import solve as solving
 from oocbe.api.solving.components import Components, labels
-from oocbe.errors import ResourceError
+from oocbe.errors import RequestedEndError, ResourceError, UnsupportedError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
@@ -153,10 +154,83 @@ def test_the_search_of_a_part_continues_in_its_next_turn(monkeypatch):
     monkeypatch.setattr(searches, "HEAD_START", 0.01)
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.2)
     monkeypatch.setattr(module, "LONGER", 1.0)
+    monkeypatch.setattr(solving, "OVERTIME", 1e9)  # also on a busy machine no turn ends in the middle of a step
     result = oocbe.solve(side_by_side(problems))
     assert (result.status, result.value) == ("optimal", wanted)
     assert max(continued) > 0
     assert 0 < sum(share.closed for share in result.solvers) <= 1
+
+
+@pytest.fixture
+def short_turns(monkeypatch):
+    """Turns of parts are a few steps each; returns all searches with bounds."""
+    made = []
+
+    class Search(BoundedSolve):
+        def __init__(self, *given):
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(bounded, "BoundedSolve", Search)
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(module, "LONGER", 1.0)
+    monkeypatch.setattr(solving, "OVERTIME", 1e9)
+    monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
+    return made
+
+
+def nodes_of(made):
+    return sum(member.solver.nodes for search in made for member in search._searches.portfolio.members.values())
+
+
+def test_work_of_several_turns_counts_once(short_turns, monkeypatch):
+    begun, own = [], solving.presolve
+
+    def presolve(*given):
+        begin = time.perf_counter()
+        try:
+            return own(*given)
+        finally:
+            begun.append(time.perf_counter() - begin)
+
+    monkeypatch.setattr(solving, "presolve", presolve)
+    result = oocbe.solve(side_by_side([hard(seed, 30) for seed in range(2)]))
+    assert result.status == "optimal" and len(short_turns) == 2
+    assert result.total_rows == nodes_of(short_turns) > 0
+    assert sum(begun) <= result.seconds["order"] < sum(result.seconds.values()) - result.seconds["total"] + 1e-9
+    assert sum(result.seconds.values()) <= 2 * result.seconds["total"]
+
+
+def test_an_end_in_a_later_turn_counts_work_once(short_turns, monkeypatch):
+    monkeypatch.setattr(interruption, "GRACE_SECONDS", 60.0)
+    own = BoundedSolve.go_on
+
+    def go_on(self, *given):
+        before = nodes_of([self])
+        own(self, *given)
+        if before:
+            interruption.current().request(signal.SIGINT)
+            raise RequestedEndError("in a later turn")
+
+    monkeypatch.setattr(BoundedSolve, "go_on", go_on)
+    with pytest.raises(oocbe.Interrupted) as stopped:
+        oocbe.solve(side_by_side([hard(seed, 38, 5) for seed in range(2)]))
+    result = stopped.value.result
+    assert result.total_rows == nodes_of(short_turns) > 0
+    assert {share.name for share in result.solvers} >= {"depth"}
+    assert sum(result.seconds.values()) <= 2 * result.seconds["total"]
+
+
+@pytest.mark.usefixtures("nothing_is_easy", "short_turns")
+def test_a_relaxation_that_does_not_apply_in_a_later_turn_leaves_elimination(monkeypatch):
+    def unsupported(*_):
+        raise UnsupportedError("no relaxation, says a test")
+
+    monkeypatch.setattr(BoundedSolve, "_bound", unsupported)
+    monkeypatch.setattr(solving.Searches, "lay_out", lambda *_: None)
+    parts = [hard(seed, 12, 3) for seed in range(2)]
+    result = oocbe.solve(side_by_side(parts), order_seconds=0)
+    assert (result.status, result.value) == ("optimal", sum(oocbe.solve(own, bounds="none").value for own in parts))
 
 
 @pytest.mark.parametrize("gap", ["30%", 200])

@@ -112,7 +112,7 @@ class Component(Reformulation):
 
     def result(self, result: Result) -> Result:
         """The result of the whole after another result of the part."""
-        self.whole.take(self.numbers, self.variables, result)
+        self.whole.take(self, result)
         return self.whole.result()
 
 
@@ -139,7 +139,7 @@ class Components:
         self._bounds = [sum((own.least if self._is_least else own.greatest).tolist()) for own in extremes]
         self._values: list[Number] = [None for _ in parts]
         self._results: list[Result | None] = [None for _ in parts]
-        self._taken: list[Result] = []
+        self._taken: list[tuple[Component, Result]] = []
         self._given_up: dict[int, int | float] = {}
         self._nothing = False
         self.assignment = [0] * len(problem.variables)
@@ -216,18 +216,18 @@ class Components:
         slack = self.slack
         self._given_up.update((number, slack[number]) for number in numbers)
 
-    def take(self, numbers: Sequence[int], variables: Sequence[int], result: Result, continues: bool = False) -> None:
-        """Keep a result of some parts. continues : whether it includes the time and the rows of their last one."""
-        if continues:
-            self._taken = [one for one in self._taken if one is not self._results[numbers[0]]]
-        self._taken.append(result)
+    def take(self, component: Component, result: Result) -> None:
+        """Keep a result of some parts, which includes the time and the rows of an earlier one of the same object."""
+        numbers = component.numbers
+        self._taken = [*(one for one in self._taken if one[0] is not component), (component, result)]
         self._nothing |= result.status in NOTHING
         for number in numbers:
             self._results[number] = result
             if result.bound is not None and len(numbers) == 1 and result.status != "nothing-better":
                 self._bounds[number] = self._farther(self._bounds[number], result.bound)
         if result.assignment:
-            self._offer(numbers, dict(zip(variables, result.assignment, strict=True)), result.status == "optimal")
+            values = dict(zip(component.variables, result.assignment, strict=True))
+            self._offer(numbers, values, result.status == "optimal")
 
     def _offer(self, numbers: Sequence[int], values: dict[int, int], are_optima: bool = False) -> None:
         """Keep the better values of some parts. values : by variable."""
@@ -272,6 +272,7 @@ class Components:
     def result(self) -> Result:
         """The result of the whole so far; at least one part has one."""
         results, whole = [r for r in self._results if r is not None], self.problem
+        taken = [result for _, result in self._taken]
         bound, value = self.bounds()
         if value is not None and not whole.is_integral:
             value = whole.evaluate(self.assignment)  # sums of the same floats in another order
@@ -302,15 +303,15 @@ class Components:
             order=(),
             bounds="",
             width=max(r.width for r in results),
-            largest_message_rows=max(r.largest_message_rows for r in self._taken),
-            total_rows=sum(r.total_rows for r in self._taken),
-            seconds=dict(sum((Counter(r.seconds) for r in self._taken), Counter())),
+            largest_message_rows=max(r.largest_message_rows for r in taken),
+            total_rows=sum(r.total_rows for r in taken),
+            seconds=dict(sum((Counter(r.seconds) for r in taken), Counter())),
             linear_constraints="shown not to bind" if handling == "none" and whole.linear_constraints else handling,
             notes=tuple(notes),
             presolve=tuple(PresolveStep(*own) for own in _summed([s for r in results for s in r.presolve])),
             solvers=tuple(
-                SolverShare(*own)._replace(closed=own[-1] / len(self._taken))
-                for own in _summed([s for r in self._taken for s in r.solvers])
+                SolverShare(*own)._replace(closed=own[-1] / len(taken))
+                for own in _summed([s for r in taken for s in r.solvers])
             ),
         )
 

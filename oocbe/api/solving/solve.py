@@ -454,10 +454,10 @@ class _Solving:
         self.run.memory = message_memory(self.options)
         self.warning = memory_warning(self.options)
         self._known: SharedBounds | None = None
-        self._statistics = Statistics()
         self._within: tuple[Reformulation, _Solving] | None = None
         self._components: Components | None = None
         self._bounded: tuple[BoundedSolve, EliminationAttempts, Searches] | None = None
+        self._before = 0.0  # seconds before the problem within
         self._graph = cache(partial(PrimalGraph, self.problem))  # shared by several strategies
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
@@ -477,8 +477,7 @@ class _Solving:
     def _unfinished(self, interruption: Interruption) -> Result:
         """The partial result after a signal."""
         if self._within is not None:
-            left, within = self._within
-            result = left.result(within._unfinished(interruption))
+            result = self._from_within(self._within[1]._unfinished(interruption))
             if self._components is not None and (rest := self._components.rest) is not None:
                 with interruption.suppressed():
                     return rest.result(self._part(rest, self.deadline)._unfinished(interruption))
@@ -494,9 +493,8 @@ class _Solving:
     def result_so_far(self, stopped: str) -> Result | None:
         """The result with the best bound and assignment so far; None without any. stopped : why, a sentence."""
         if self._within is not None:
-            left, within = self._within
-            result = within.result_so_far(stopped)
-            return None if result is None else left.result(result)
+            result = self._within[1].result_so_far(stopped)
+            return None if result is None else self._from_within(result)
         known = self._known
         if known is None or (known.lower is None and known.assignment is None):
             return None
@@ -554,31 +552,43 @@ class _Solving:
         others = EliminationAttempts(lambda: problem, *fixed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
-        self._statistics, self._bounded = search.statistics, (search, others, rows)
+        self._bounded = search, others, rows
+        return self._searched(search.run, others)
+
+    def _searched(self, run: Callable[[], None], others: EliminationAttempts) -> Result:
+        """The result of the search with bounds after a turn, which ``run`` makes."""
         try:
-            search.run()
+            run()
         except (UnsupportedError, ValueRangeError) as error:
             # Elimination supports problems that a relaxation cannot represent; otherwise it raises its own error.
-            result = self._eliminate(self._orders(), working_time() - begin)
+            result = self._eliminate(self._orders(), sum(self._statistics.seconds.values()))
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
-        return self._bounded_result(*self._bounded)
-
-    def _bounded_result(self, search: BoundedSolve, others: EliminationAttempts, rows: Searches) -> Result:
-        """The result of a search with bounds."""
         if likely := others.likely_order:
             self.history.order_chosen(likely)
+        statistics = self._statistics
+        seconds = statistics.seconds
+        if (found := others.result) is not None:
+            note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
+            seconds = {name: spent + found.seconds.get(name, 0.0) for name, spent in seconds.items()}
+            return replace(found, notes=(*found.notes, note), seconds=seconds, solvers=statistics.solvers)
+        assert self._known is not None
+        result = result_of_bounds(self.problem, self.options, self._known, statistics, self._backend)
+        return replace(result, seconds=seconds)
+
+    @property
+    def _statistics(self) -> Statistics:
+        """Resources used by the search with bounds and all its solvers so far."""
+        if self._bounded is None:
+            return Statistics()
+        search, others, rows = self._bounded
         seconds = dict(search.statistics.seconds)
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
         taken = {"rows": rows.seconds, "mini-buckets": search.mini_buckets.seconds}
         seconds.update({name: share for name, share in taken.items() if share > 0})
-        if (result := others.result) is not None:
-            note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
-            seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
-            return replace(result, notes=(*result.notes, note), seconds=seconds, solvers=search.statistics.solvers)
-        assert self._known is not None
-        result = result_of_bounds(self.problem, self.options, self._known, search.statistics, self._backend)
-        return replace(result, seconds=seconds)
+        statistics = replace(search.statistics, seconds=seconds)
+        rows.report(statistics)
+        return statistics
 
     @property
     def can_go_on(self) -> bool:
@@ -590,35 +600,38 @@ class _Solving:
     def go_on(self, deadline: Deadline, turn_end: float, gap: Gap) -> Result:
         """The result after another turn of the search."""
         if self._within is not None:
-            left, within = self._within
-            return left.result(within.go_on(deadline, turn_end, gap))
+            return self._from_within(self._within[1].go_on(deadline, turn_end, gap))
         assert self._bounded is not None and self._known is not None
         self.deadline, self._known.gap = deadline, gap
-        self._bounded[0].go_on(deadline, turn_end)
-        return self._bounded_result(*self._bounded)
+        search, others, _ = self._bounded
+        return self._searched(partial(search.go_on, deadline, turn_end), others)
+
+    def _from_within(self, result: Result) -> Result:
+        """The result from that of the problem within."""
+        assert self._within is not None
+        result = self._within[0].result(result)
+        return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + self._before})
 
     def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
         """The result from the presolved problem; ``seconds`` : of presolve."""
         within = replace(self, stack=self.stack.then(left), reduction=left.done)
-        self._within = left, within
-        result = left.result(within.solve())
-        return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
+        self._within, self._before = (left, within), seconds
+        return self._from_within(within.solve())
 
     def _solved_apart(self, components: Components, seconds: float) -> Result:
         """The result from the parts of the problem; ``seconds`` : of the search for them."""
-        self._components = components
+        self._components, self._before = components, seconds
         stopped: dict[tuple[int, ...], OocbeError] = {}
-        paused: dict[tuple[int, ...], _Solving] = {}
+        paused: dict[tuple[int, ...], tuple[Component, _Solving]] = {}
         for component, limit in components.turns(self.deadline):
             found: Result | None
             turn_end = math.inf if limit is None else working_time() + limit
             with Deadline(None if limit is None else OVERTIME * limit) as deadline:
                 before = paused.pop(component.numbers, None)
-                part = before or self._part(component, deadline, turn_end)
-                self._within = component, part
+                self._within = component, part = before or (component, self._part(component, deadline, turn_end))
                 try:
                     gap = component.options(self.options).gap
-                    found = before.go_on(deadline, turn_end, gap) if before else part.solve()
+                    found = part.go_on(deadline, turn_end, gap) if before else part.solve()
                     stopped.pop(component.numbers, None)
                 except RequestedEndError:
                     raise
@@ -627,13 +640,13 @@ class _Solving:
                     with unlimited():
                         found = part.result_so_far(str(error))
             if found is not None:
-                components.take(component.numbers, component.variables, found, before is not None)
+                components.take(component, found)
             if deadline.passed:
                 continue  # in the middle of a step: the next turn begins anew
             if working_time() < turn_end:
                 components.give_up(component.numbers)
             elif part.can_go_on and len(paused) < MOST_PAUSED and self.problem.upper_bound is None:
-                paused[component.numbers] = part
+                paused[component.numbers] = component, part
         if not components.has_results:
             self._within = self._components = None
             raise next(iter(stopped.values()), TimeLimitError(self.deadline.reason))
