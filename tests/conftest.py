@@ -28,7 +28,7 @@ from tests.helpers.memory_disk import memory_folder
 # What a command line may consist of is the same each time that a test gives one.
 typer.testing._get_command = cache(typer.testing._get_command)
 
-# How fast a disk is no test asks: some blocks are as good as those of a second, which ``oocbe doctor`` writes.
+# No test asks how fast a disk is: ``oocbe doctor`` need not write to it for a second.
 doctor.TRIAL_SECONDS = 0.01
 
 # Tests are of compiled loops, whatever the machine has compiled; those of the interpreter set another number.

@@ -26,7 +26,7 @@ MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\nRHS\n b weight 2
 
 @cache
 def schema_of(command: str) -> dict:
-    """The schema of what a command prints, which is one."""
+    """The schema of a command's output, checked to be a valid schema."""
     schema = json.loads(files("oocbe").joinpath("schema", f"{command}.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return schema
