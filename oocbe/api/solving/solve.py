@@ -328,8 +328,8 @@ SHORTEST_LIMIT = 1e-3
 """Minimum time limit of an attempt, in seconds, after an earlier one that used up the time limit."""
 
 OVERTIME = 2.0
-"""Deadline of a component's turn, as a multiple of its length. It ends a step that takes longer, and with it the search:
-the next turn begins anew."""
+"""Deadline of a component's turn, as a multiple of its length. A step that it ends ends the search, too: the next turn
+begins anew."""
 
 MOST_PAUSED = 3
 """Maximum number of components whose searches are kept between their turns: each may hold a fifth of the memory."""
