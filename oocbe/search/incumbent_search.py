@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.errors import OocbeError, TimeLimitError
+from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline, check_deadline, unlimited
+from oocbe.runtime.deadline import Deadline, check_deadline, looked, unlimited
 from oocbe.runtime.memory import is_want_of_memory
 from oocbe.search.subsolver import SharedBounds, SubSolver
 
@@ -130,6 +131,46 @@ def offer_dive(known: SharedBounds) -> None:
         known.offer(value, found, "a dive")
 
 
+def offer_greedy(known: SharedBounds) -> None:
+    """Offer cheap values without conflicts among them, the variable with the most to save first.
+
+    Each variable needs a value without any conflict, such as "none" of photographs and schedules. A value that takes
+    more of a linear constraint than another is left out. A million forbidden tuples take some 0.1 s.
+    Raises TimeLimitError: the deadline came.
+    """
+    problem = known.problem
+    costs = [np.zeros(size) for size in problem.sizes]
+    conflicts = [np.zeros(size, dtype=np.bool_) for size in problem.sizes]
+    uses: list[list[tuple[int, Constraint]]] = [[] for _ in problem.sizes]
+    for f in looked(problem.functions):
+        if len(f.scope) == 1:
+            values, feasible = f.to_array(problem.sizes)
+            costs[f.scope[0]] += np.where(feasible, values, np.inf)
+    for linear in problem.linear_constraints:
+        for v, taken in zip(linear.scope, linear.coefficients, strict=True):
+            costs[v][taken > taken.min()] = np.inf
+    for c in looked(problem.constraints):
+        for place, v in enumerate(c.scope):
+            conflicts[v] |= c.allowed
+            conflicts[v][c.tuples[:, place]] = True
+            if len(c.scope) == 1:
+                costs[v][c.tuples[:, 0]] = np.inf
+            uses[v].append((place, c))
+    safe = [np.where(own, np.inf, cost) for own, cost in zip(conflicts, costs, strict=True)]
+    if any(cost.min() == np.inf for cost in safe):
+        return
+    saved = [least.min() - cost.min() for least, cost in zip(safe, costs, strict=True)]
+    chosen = [0] * len(saved)
+    for v in looked(np.argsort(saved, kind="stable")[::-1].tolist()):
+        chosen[v] = int(costs[v].argmin())
+        for place, c in uses[v]:
+            met = c.tuples[c.tuples[:, place] == chosen[v]]
+            for other, u in enumerate(c.scope):
+                costs[u][met[:, other]] = np.inf
+    if (value := problem.evaluate(chosen)) is not None:
+        known.offer(value, tuple(chosen), "a greedy choice")
+
+
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the layout, and iterations."""
 
@@ -140,6 +181,9 @@ LAST_TUPLES = 20_000
 def offer_first(known: SharedBounds) -> None:
     """Offer a first assignment and bound of a small problem, for a solve that a signal ends at its start."""
     problem = known.problem
+    if known.value is None:
+        with unlimited(), suppress(OocbeError), Deadline(MOST_SECONDS):
+            offer_greedy(known)
     tuples = sum(len(f.tuples) for f in problem.functions) + sum(len(c.tuples) for c in problem.constraints)
     if tuples > LAST_TUPLES:
         return
@@ -196,7 +240,10 @@ class IncumbentSearch(SubSolver):
         from oocbe.bounds.incumbent import find_incumbent
 
         with suppress(OocbeError), Deadline(MOST_SECONDS):
-            offer_dive(self._known)
+            offer_greedy(self._known)
+        if self._known.value is None:
+            with suppress(OocbeError), Deadline(MOST_SECONDS):
+                offer_dive(self._known)
         with suppress(OocbeError), Deadline(LAST_SECONDS):
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
             if found is not None:

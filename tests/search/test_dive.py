@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.bounds import row_tables
 from oocbe.bounds.incumbent import LocalSearch
 from oocbe.bounds.row_tables import ScopeTables
@@ -15,7 +16,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.incumbent_search import Dive, IncumbentSearch
+from oocbe.search.incumbent_search import Dive, IncumbentSearch, offer_greedy
 from oocbe.search.subsolver import SharedBounds
 from tests.helpers.effort import examples
 
@@ -108,3 +109,46 @@ def test_an_equality_of_one_variable_determines_no_other():
     tables = ScopeTables.of(Problem((Variable("x", len(values)),), (), (), equal), keeps_linear=True)
     assert tables is not None and len(tables.linear) == 2
     assert tables.influence.tolist() == [0]
+
+
+def packing(seed: int, count: int, size: int, arity: int, conflicts: int) -> Problem:
+    """Variables with a dear value 0 that nothing forbids, and conflicts of random values."""
+    random = np.random.default_rng(seed)
+    functions = [Function.from_array((v,), np.append(99, random.integers(0, 9, size - 1))) for v in range(count)]
+    constraints = []
+    for _ in range(conflicts):
+        scope = tuple(random.choice(count, arity, replace=False).tolist())
+        tuples = np.unique(random.integers(1, size, (3 * size, arity)), axis=0)
+        constraints.append(Constraint(scope, tuples))
+    row = LinearConstraint((0, 1), (np.array([1] * (size - 1) + [2]),) * 2, 3)
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, constraints, (row,))
+
+
+def known_of(problem):
+    return SharedBounds(problem, SolveOptions().gap, lambda *_: None)
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3])
+def test_a_greedy_choice_has_no_conflict_and_no_value_that_could_be_added(arity):
+    for seed in range(examples(20)):
+        problem = packing(seed, 8, 5, arity, 6)
+        known = known_of(problem)
+        offer_greedy(known)
+        assert known.value == problem.evaluate(known.assignment)
+        for v, chosen in enumerate(known.assignment):
+            for value in range(1, 4) if chosen == 0 and arity < 3 else ():
+                assert problem.evaluate((*known.assignment[:v], value, *known.assignment[v + 1 :])) is None
+
+
+def test_a_greedy_choice_needs_a_value_without_a_conflict():
+    problem = Problem((Variable("a", 2), Variable("b", 2)), (), (Constraint((0, 1), [[0, 0], [1, 1]]),))
+    known = known_of(problem)
+    offer_greedy(known)
+    assert known.value is None
+
+
+def test_a_limit_before_any_search_leaves_a_greedy_choice():
+    problem = packing(0, 300, 40, 2, 4000)
+    result = oocbe.solve(problem, time_limit=0.05)
+    assert (result.status, result.value) == ("limit", problem.evaluate(result.assignment))
+    assert result.value < 99 * 300

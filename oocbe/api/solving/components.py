@@ -89,6 +89,12 @@ class Component(Reformulation):
         """The best assignments of all parts, 0 in other parts without one; None if one of these parts has none."""
         return tuple(self.whole.assignment) if self.whole.has_values(self.numbers) else None
 
+    @property
+    def bound(self) -> int | float:
+        """The best bound of these parts so far."""
+        bound: int | float = sum(self.whole._bounds[number] for number in self.numbers)
+        return bound
+
     def options(self, options: SolveOptions) -> SolveOptions:
         """The options with the gap that the other parts leave."""
         return replace(options, gap=Gap(absolute=self.whole.slack[self.numbers[0]]))

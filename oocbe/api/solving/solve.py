@@ -56,7 +56,7 @@ from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import BucketDone, ConstraintUse, KnownAt, Removed
 from oocbe.model.results.result import UNPROVEN, Result
-from oocbe.model.semiring import Combination
+from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import presolved
@@ -630,6 +630,9 @@ class _Solving:
             with Deadline(None if limit is None else OVERTIME * limit) as deadline:
                 before = paused.pop(component.numbers, None)
                 self._within = component, part = before or (component, self._part(component, deadline, turn_end))
+                if deadline.passed:  # no time for a better bound
+                    sign = 1 if self.semiring.marginalisation is Marginalisation.MIN else -1
+                    part._knowledge_of([]).raise_lower(sign * component.bound, "minima")
                 try:
                     gap = component.options(self.options).gap
                     found = part.go_on(deadline, turn_end, gap) if before else part.solve()
