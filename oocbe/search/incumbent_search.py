@@ -174,23 +174,24 @@ def offer_greedy(known: SharedBounds) -> None:
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the layout, and iterations."""
 
-LAST_TUPLES = 20_000
-"""Maximum tuples of a problem whose first assignment and bound take less than the grace period of a signal."""
+LAST_TUPLES, MOST_TUPLES = 20_000, 2_000_000
+"""Maximum tuples of a problem whose first assignment and bound, and whose greedy choice, take less than the grace
+period of a signal."""
 
 
 def offer_first(known: SharedBounds) -> None:
     """Offer a first assignment and bound of a small problem, for a solve that a signal ends at its start."""
     problem = known.problem
-    if known.value is None:
-        with unlimited(), suppress(OocbeError), Deadline(MOST_SECONDS):
-            offer_greedy(known)
     tuples = sum(len(f.tuples) for f in problem.functions) + sum(len(c.tuples) for c in problem.constraints)
+    if known.value is None and tuples <= MOST_TUPLES:
+        with unlimited(), suppress(OocbeError):  # a deadline would have passed: the signal has ended all limits
+            offer_greedy(known)
     if tuples > LAST_TUPLES:
         return
     from oocbe.bounds.estimators import constant_source
     from oocbe.bounds.incumbent import LocalSearch
 
-    with unlimited(), suppress(OocbeError):  # the signal has ended all limits
+    with unlimited(), suppress(OocbeError):
         if known.lower is None:
             known.raise_lower(constant_source(problem).root, "constant")
         if known.value is None:

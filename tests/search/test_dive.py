@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import numpy as np
@@ -16,7 +17,8 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.incumbent_search import Dive, IncumbentSearch, offer_greedy
+from oocbe.runtime.interruption import listening
+from oocbe.search.incumbent_search import Dive, IncumbentSearch, offer_first, offer_greedy
 from oocbe.search.subsolver import SharedBounds
 from tests.helpers.effort import examples
 
@@ -152,3 +154,11 @@ def test_a_limit_before_any_search_leaves_a_greedy_choice():
     result = oocbe.solve(problem, time_limit=0.05)
     assert (result.status, result.value) == ("limit", problem.evaluate(result.assignment))
     assert result.value < 99 * 300
+
+
+def test_a_signal_at_the_start_leaves_a_greedy_choice():
+    known = known_of(packing(0, 100, 40, 2, 1000))
+    with listening() as interruption:
+        interruption.number = signal.SIGINT
+        offer_first(known)
+    assert known.value == known.problem.evaluate(known.assignment)
