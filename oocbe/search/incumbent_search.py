@@ -135,7 +135,9 @@ def offer_greedy(known: SharedBounds) -> None:
     """Offer cheap values without conflicts among them, the variable with the most to save first.
 
     Each variable needs a value without any conflict, such as "none" of photographs and schedules. A value that takes
-    more of a linear constraint than another is left out. A million forbidden tuples take some 0.1 s.
+    more of a linear constraint than another is left out.
+
+    known : of the problem; updated.
     Raises TimeLimitError: the deadline came.
     """
     problem = known.problem
@@ -163,7 +165,7 @@ def offer_greedy(known: SharedBounds) -> None:
     chosen = [0] * len(saved)
     for v in looked(np.argsort(saved, kind="stable")[::-1].tolist()):
         chosen[v] = int(costs[v].argmin())
-        for place, c in uses[v]:
+        for place, c in uses[v] if conflicts[v][chosen[v]] else ():
             met = c.tuples[c.tuples[:, place] == chosen[v]]
             for other, u in enumerate(c.scope):
                 costs[u][met[:, other]] = np.inf
@@ -174,7 +176,7 @@ def offer_greedy(known: SharedBounds) -> None:
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the layout, and iterations."""
 
-LAST_TUPLES, MOST_TUPLES = 20_000, 2_000_000
+LAST_TUPLES, MOST_TUPLES = 20_000, 1_000_000
 """Maximum tuples of a problem whose first assignment and bound, and whose greedy choice, take less than the grace
 period of a signal."""
 

@@ -92,8 +92,7 @@ class Component(Reformulation):
     @property
     def bound(self) -> int | float:
         """The best bound of these parts so far."""
-        bound: int | float = sum(self.whole._bounds[number] for number in self.numbers)
-        return bound
+        return sum(self.whole._bounds[number] for number in self.numbers)
 
     def options(self, options: SolveOptions) -> SolveOptions:
         """The options with the gap that the other parts leave."""
@@ -142,7 +141,9 @@ class Components:
         self._is_least = problem.semiring.marginalisation is Marginalisation.MIN
         self._problems = [part.problem(problem) for part in parts]
         extremes = [own.extremes for own in self._problems]
-        self._bounds = [sum((own.least if self._is_least else own.greatest).tolist()) for own in extremes]
+        self._bounds: list[int | float] = [
+            sum((own.least if self._is_least else own.greatest).tolist()) for own in extremes
+        ]
         self._values: list[Number] = [None for _ in parts]
         self._results: list[Result | None] = [None for _ in parts]
         self._taken: list[tuple[Component, Result]] = []

@@ -610,7 +610,10 @@ class _Solving:
     def _from_within(self, result: Result) -> Result:
         """The result from that of the problem within."""
         assert self._within is not None
-        result = self._within[0].result(result)
+        return self._with_before(self._within[0].result(result))
+
+    def _with_before(self, result: Result) -> Result:
+        """The result with the seconds before the problem within."""
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + self._before})
 
     def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
@@ -657,7 +660,7 @@ class _Solving:
         result = components.result()
         if result.status in UNPROVEN:
             result = replace(result, notes=tuple(dict.fromkeys((*result.notes, *map(str, stopped.values())))))
-        return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
+        return self._with_before(result)
 
     def _part(self, component: Component, deadline: Deadline, turn_end: float = math.inf) -> _Solving:
         """The solve of some parts, from their best assignment."""
