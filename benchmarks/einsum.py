@@ -35,6 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from measuring import data_folder, describe_run, print_table, run_child
 
+from oocbe.model.settings.machine import peak_memory
+
 
 class Contraction(NamedTuple):
     """An expression whose indices have all the same size; ``memory`` : limit in MiB, 0 without."""
@@ -127,7 +129,7 @@ def network_child(system: str, name: str) -> None:
     else:
         opt_einsum.contract(first, *[np.ones((16,) * 3)] * 4)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     slices, begin = 1, time.process_time()
     if system == "oocbe":
         answer = oocbe.einsum(expression, *arrays, optimize=path, backend="cpu", memory=limit)
@@ -142,7 +144,7 @@ def network_child(system: str, name: str) -> None:
         slices, begin = tree.nslices, time.process_time()
         answer = tree.contract(arrays)
     seconds = time.process_time() - begin
-    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    peak = (peak_memory() - before) / 2**20
     answer = float(np.asarray(answer))
     print(json.dumps({"seconds": seconds, "peak": peak, "answer": answer, "slices": slices, "cells": found.largest}))
 
@@ -264,13 +266,13 @@ def child(system: str, name: str) -> None:
 
     run(2, 0)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     if memory and system != "oocbe":
         inputs = sum(8 * size ** len(term) for term in terms)
         most = pages * resource.getpagesize() + inputs + memory * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     found, seconds = run(size, memory)
-    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    peak = (peak_memory() - before) / 2**20
     print(json.dumps({"seconds": seconds, "peak": peak, "answer": float(np.sum(found))}))
 
 

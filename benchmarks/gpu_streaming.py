@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import time
 from itertools import product
 from pathlib import Path
@@ -32,7 +31,7 @@ from oocbe.algebra.operators import join_maximise
 from oocbe.kernels.cuda.gpus import on_gpus
 from oocbe.kernels.cuda.transfer.pinned import is_pinned
 from oocbe.model.semiring import MAX_SUM
-from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE, use_gpus
+from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE, peak_memory, use_gpus
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
@@ -198,7 +197,7 @@ def packed(table: Table, pinned: bool) -> PackedTable:
 def report(kind: str, f: Any, g: Any, result: Any, bus: float, row_bytes: int, seconds: float, limit: int) -> None:
     """One line: sizes, rates, and the share of the bus of the bytes themselves and of those that rows have."""
     bytes_in = f.nbytes + g.nbytes
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_memory()
     pool = cp.get_default_memory_pool()
     print(
         f"{kind}: {f.rows:,} + {g.rows:,} -> {result.rows:,} rows; "

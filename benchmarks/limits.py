@@ -78,9 +78,8 @@ class Family:
 
 def solve(path: str, memory: str, limit: str) -> dict[str, Any]:
     """In a child: one solve by the command line's functions."""
-    import resource
-
     from oocbe.cli.main import app
+    from oocbe.model.settings.machine import peak_memory
 
     shown = io.StringIO()
     code: Any = 0
@@ -97,8 +96,7 @@ def solve(path: str, memory: str, limit: str) -> dict[str, Any]:
     seconds, worked = time.perf_counter() - begin, time.process_time()
     timer.cancel()
     work = worked - at_limit[0] if at_limit else 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": seconds, "work": work, "peak": peak, "code": code, "output": shown.getvalue()[-300:]}
+    return {"seconds": seconds, "work": work, "peak": peak_memory(), "code": code, "output": shown.getvalue()[-300:]}
 
 
 CHILDREN = {"solve": solve}

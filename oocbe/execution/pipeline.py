@@ -22,6 +22,7 @@ from queue import Empty, Full, Queue
 from typing import Generic, TypeAlias, TypeVar
 
 from oocbe.kernels.cpu.threads import Sharing, resting
+from oocbe.runtime.address_space import share_arenas
 from oocbe.runtime.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
 from oocbe.runtime.waiting import StoppedError, wait_for
 
@@ -92,6 +93,7 @@ def run_in_order(pieces: Iterable[StreamedPiece[Item]], streams: int) -> Generat
     """
     stop, sharing = threading.Event(), Sharing()
     lanes: deque[_Lane[Item]] = deque()
+    share_arenas()
     pool = ThreadPoolExecutor(streams, thread_name_prefix="oocbe-stream")
     # Pieces may run streams of their own: those are drawn below.
     with rows_of(STREAM, streams) as rows:

@@ -40,7 +40,7 @@ def require(nbytes: int, what: str) -> None:
     if most is None:
         return
     os.environ.setdefault(THREADS_VARIABLE, "1")
-    _share_arenas()
+    share_arenas()
     try:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
@@ -53,8 +53,14 @@ def require(nbytes: int, what: str) -> None:
 
 
 @cache
-def _share_arenas() -> None:
-    """Make all threads share one malloc arena: otherwise the C library maps 64 MiB of address space for each."""
+def share_arenas() -> None:
+    """Make all threads of this process share one malloc arena, unless ``MALLOC_ARENA_MAX`` is set.
+
+    Otherwise the C library maps 64 MiB of address space for each, and each keeps its own freed blocks: under a limit of
+    48 MiB, the resident set of a join on 16 threads grew by 101 MiB, with one arena by 28 MiB in the same time.
+    """
+    if "MALLOC_ARENA_MAX" in os.environ:
+        return
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 

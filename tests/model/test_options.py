@@ -1,7 +1,10 @@
 """Options: three ways in, one validation, and no name that is silently ignored."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
@@ -101,6 +104,13 @@ def test_memory_limit_follows_the_machine() -> None:
     assert 0 < SolveOptions().memory_limit < available_memory()
     assert SolveOptions(memory=1 << 30).memory_limit == 1 << 30
     assert 0 < peak_memory() < 1 << 50
+
+
+def test_the_peak_of_memory_is_this_process_s_own():
+    large = np.ones(300 << 17)  # 300 MiB, which getrusage of a child includes
+    script = "from oocbe.model.settings.machine import peak_memory; print(peak_memory())"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert 1 << 20 < int(found) < large.nbytes
 
 
 def test_the_tightest_control_group_counts(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from oocbe.errors import TimeLimitError, UsageError
 from oocbe.model.settings.machine import available_processors
+from oocbe.runtime.address_space import share_arenas
 from oocbe.runtime.deadline import Deadline, current
 from oocbe.runtime.waiting import wait_for
 
@@ -235,6 +236,7 @@ def _shared_pool(threads: int) -> ThreadPoolExecutor:
         if _pool is None or _pool_threads != threads:
             if _pool is not None:
                 _pool.shutdown(wait=False)
+            share_arenas()
             _pool = ThreadPoolExecutor(threads, thread_name_prefix="oocbe", initializer=_mark_worker)
             _pool_threads = threads
         return _pool
