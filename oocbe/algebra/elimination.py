@@ -503,6 +503,8 @@ class JoinElimination(Step):
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """See :class:`Step`."""
+        if not self.kept:
+            context = context.suited_to(self._by_gone(inputs))
         return self._reduction.closed(super().results(inputs, context), context.kernels)
 
     def group_pieces(
@@ -533,9 +535,12 @@ class JoinElimination(Step):
                 scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
         yield from self._reduction.pieces(self._reduction.inputs([scratch]), context, outermost=False)
 
+    def _by_gone(self, inputs: Sequence[JoinInput]) -> list[JoinInput]:
+        """Sources to be cut by the eliminated variables."""
+        return [replace(ordered, common=self.gone) for ordered in inputs]
+
     def _partial_pieces(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
-        by_gone = [replace(ordered, common=self.gone) for ordered in inputs]
-        for part in parts(by_gone, context.space, context.kernels, outermost=False):
+        for part in parts(self._by_gone(inputs), context.space, context.kernels, outermost=False):
             outer, inner = (
                 replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
             )

@@ -21,6 +21,7 @@ from oocbe.algebra.out_of_core import context
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget
+from oocbe.execution.pipeline import run_in_order
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
@@ -461,6 +462,36 @@ def test_peak_memory_stays_within_the_budget(folder, megabytes, request, monkeyp
         assert done.returncode == 0, done.stderr
     before, peak = map(int, done.stdout.split())
     assert peak - before < megabytes << 20
+
+
+@pytest.mark.parametrize(
+    ("last", "memory", "streams", "eliminated", "expected"),
+    [
+        *[("own", "1MiB", None, "k", 2), ("own", "1MiB", None, "a", 2), ("own", "1MiB", 8, "k", 8)],
+        *[("k", "1MiB", None, "k", 4), ("k", "1MiB", None, "a", 4), ("own", "1GiB", None, "k", 4)],
+    ],
+)
+def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eliminated, expected, folder, monkeypatch):
+    """Each piece reads a slice of each sorted run: their number grows with the square of the streams."""
+    monkeypatch.setenv("OOCBE_THREADS", "8")
+    monkeypatch.setenv("OOCBE_BACKEND", "cpu")
+    used = []
+
+    def counted(pieces, streams):
+        used.append(streams)
+        return run_in_order(pieces, streams)
+
+    monkeypatch.setattr(context, "run_in_order", counted)
+    rows = np.arange(1 << 15)
+    columns, tables = {"own": rows & 3, "k": rows >> 2}, []
+    for own in "ab":
+        names = ["k", "own"] if last == "own" else ["own", "k"]
+        scope = {own if name == "own" else name: 1 << 13 for name in names}
+        table = Table.from_rows(scope, np.stack([columns[name] for name in names], axis=1), rows, MIN_SUM)
+        tables.append(StoredTable.save(folder / own, table))
+    f, g = tables
+    join_maximise(f, g, eliminated, output=folder / "found", memory=memory, streams=streams)
+    assert set(used) == {expected}
 
 
 def test_all_modes_are_tried():

@@ -82,12 +82,24 @@ class ExecutionContext:
     ) -> ExecutionContext:
         """A context of some memory, with a folder for scratch files; the others as for the operators."""
         many = max(2, min(tuning().operator_streams, thread_count())) if streams is None else streams
-        return cls(kernels, MemoryPlan(budget, DiskBudget(folder), many, piece_rows)).fresh()
+        space = MemoryPlan(budget, DiskBudget(folder), many, piece_rows)
+        return cls(kernels, space, settings=Execution(streams=streams)).fresh()
 
     def fresh(self, space: MemoryPlan | None = None) -> ExecutionContext:
         """A context with the same kernels, buffers of its own, and possibly another space."""
         space = self.space if space is None else space
         return replace(self, space=space, buffers=[Buffers() for _ in range(space.streams)])
+
+    def suited_to(self, inputs: Sequence[JoinInput]) -> ExecutionContext:
+        """The context with few streams, unless their number is given, if rows have to be sorted beyond memory.
+
+        Each piece reads a slice of each sorted run. Streams share the memory, so twice as many streams halve runs and
+        pieces, and take four times as many reads.
+        """
+        unordered = sum(ordered.rows * ordered.cost for ordered in inputs if not ordered.in_order)
+        if self.settings.streams is not None or unordered <= self.space.budget.limit:
+            return self
+        return self.fresh(replace(self.space, streams=min(self.space.streams, tuning().merge_streams)))
 
     def load(self, inputs: Sequence[JoinInput], semiring: Semiring, stream: int) -> list[Table]:
         """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
@@ -111,7 +123,7 @@ class ExecutionContext:
     def settings_inside(self, output: Path) -> Execution:
         """Settings for a step of an operation whose result is a table in the scratch folder."""
         space, settings = self.space, self.settings
-        own = Execution(output, space.budget.limit, space.disk.folder, space.streams)
+        own = Execution(output, space.budget.limit, space.disk.folder, settings.streams)
         return replace(own, piece_rows=settings.piece_rows, backend=settings.backend)
 
     def chunk_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
@@ -209,6 +221,7 @@ class Step(ABC):
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """All rows of the step, in their order."""
+        context = context.suited_to(inputs)
         return context.run(self.pieces(inputs, context))
 
     def pieces(
