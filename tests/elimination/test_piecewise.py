@@ -14,7 +14,7 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.bucket_stream import BucketPiece, BucketStream
+from oocbe.elimination.engine.bucket_stream import BucketPiece, BucketStream, PieceRoom
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.formats import read
@@ -337,3 +337,9 @@ def test_a_bucket_that_the_disk_has_no_room_for_by_far_is_given_up(monkeypatch, 
         assert store.budget.used == 0
     with MessageStore(1 << 30, chunk_rows=500, max_disk=100 * limit) as store:
         assert Forward(prepared, False, store, engine=larger_pieces()).run().value is not None
+
+
+@pytest.mark.parametrize(("room", "wanted", "expected"), [(1 << 20, None, 2), (1 << 40, None, 16), (1 << 20, 8, 8)])
+def test_streams_are_few_where_pieces_would_be_small(room, wanted, expected, monkeypatch):
+    monkeypatch.setenv("OOCBE_THREADS", "16")
+    assert PieceRoom(room, wanted).streams == expected

@@ -88,7 +88,7 @@ class PiecewiseBucket:
 
     def _publish_in_pieces(self, place: int, join: BucketJoin) -> tuple[Message, int]:
         engine, store, extent = self._engine, self._store, Extent()
-        room = PieceRoom(self._room, engine.streams, engine.piece_rows)
+        room = PieceRoom(self._room, engine.wanted_streams, engine.piece_rows)
         stream = BucketStream(BucketPiece.whole(join), engine, room, *self._limits)
         before = store.budget.used
 

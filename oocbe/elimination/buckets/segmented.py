@@ -100,7 +100,7 @@ def join_segment(segment: JoinSegment) -> PartResult:
     with _at_work(segment.circumstances, segment.part) as (engine, room):
         join = segment.join.opened(ChunkCache(int(room * tuning().small_share)))
         piece = BucketPiece.of(join, segment.low, segment.high, segment.level)
-        pieces = PieceRoom(room, engine.streams, engine.piece_rows)
+        pieces = PieceRoom(room, engine.wanted_streams, engine.piece_rows)
         stream = BucketStream(piece, engine, pieces, segment.row_limit, segment.step_limit)
         with span(KERNELS, "segment", bucket=join.name), closing(stream.tables()) as made:
             part = written_part(segment.circumstances, segment.part, join.scope.layout, join.dtype, made, begin)

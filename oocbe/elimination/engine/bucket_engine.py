@@ -363,7 +363,7 @@ class BucketEngine:
     ) -> None:
         self.backend, self.device_memory, self.workers = backend, device_memory, workers
         self._gpus = gpus
-        self.streams = streams_for(streams)
+        self.wanted_streams, self.streams = streams, streams_for(streams)
         self.piece_rows = piece_rows
         self.deadline = deadline or Deadline()
         self._block_rows = block_rows

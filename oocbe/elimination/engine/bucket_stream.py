@@ -22,12 +22,18 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 
 import numpy as np
 
-from oocbe.elimination.engine.bucket_engine import NO_LIMIT, BucketEngine, TooManyRowsError, TooManyStepsError
+from oocbe.elimination.engine.bucket_engine import (
+    NO_LIMIT,
+    BucketEngine,
+    TooManyRowsError,
+    TooManyStepsError,
+    streams_for,
+)
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.row_pruning.row_bounds import RowBound
@@ -255,13 +261,22 @@ class PieceRoom:
     """Limits of a piece's size.
 
     room : bytes for all streams together.
-    streams : number of concurrent pieces.
+    wanted : number of concurrent pieces; None: one a thread, if their rows have :attr:`Tuning.least_piece` bytes, but
+        at least 2.
     piece_rows : most rows of a table in a piece, and of a result; None: as many as fit.
     """
 
     room: int
-    streams: int
+    wanted: int | None
     piece_rows: int | None = None
+
+    @cached_property
+    def streams(self) -> int:
+        """Number of concurrent pieces."""
+        if self.wanted is not None:
+            return self.wanted
+        fitting = int(self.room * tuning().pieces_share * tuning().quarter_share) // tuning().least_piece
+        return max(2, min(fitting, streams_for(None)))
 
     @property
     def _piece(self) -> float:

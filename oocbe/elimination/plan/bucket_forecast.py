@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from oocbe.algebra.complete_tables.complete_stream import CellRoom, CompleteCuts
 from oocbe.elimination.buckets.messages import HeldMessages
+from oocbe.elimination.engine.bucket_engine import streams_for
 from oocbe.elimination.engine.bucket_stream import PieceRoom
 from oocbe.elimination.engine.decision import (
     AttemptHistory,
@@ -121,12 +122,13 @@ class _Message:
 class Passages:
     """Simulates a forward pass's use of memory.
 
-    memory : limit of messages in bytes. streams : number of concurrent pieces. wishes : for all buckets.
+    memory : limit of messages in bytes. streams : number of concurrent pieces; None: the default.
+    wishes : for all buckets.
     keeps_all : whether every message is written, for a resumable run. sizes : domain size of each variable.
     """
 
     def __init__(
-        self, memory: int, streams: int, wishes: BucketConstraints, keeps_all: bool, sizes: Sequence[int] = ()
+        self, memory: int, streams: int | None, wishes: BucketConstraints, keeps_all: bool, sizes: Sequence[int] = ()
     ) -> None:
         self._held = HeldMessages[_Message](memory)
         self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
@@ -197,7 +199,7 @@ class Passages:
 
     def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
         """Pieces of a bucket whose message is complete and does not fit in memory."""
-        streams = min(tuning().under_way, self._streams)
+        streams = min(tuning().under_way, streams_for(self._streams))
         nbytes = int(free * tuning().half_share) // streams
         size = known.cells * known.itemsize
         if size > BEYOND_ANY_DISK:

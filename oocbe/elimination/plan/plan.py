@@ -12,7 +12,6 @@ import numpy as np
 
 from oocbe.elimination.buckets.message import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.engine.bucket_engine import streams_for
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketConstraints, WhyPieces
 from oocbe.elimination.orders.order import (
@@ -476,7 +475,7 @@ def plan_for(
         tables, options.piece_rows, consumes=bool(carried_in_rows(problem)), has_workers=options.has_workers
     )
     keeps_all = options.workdir is not None
-    passages = Passages(room, streams_for(options.streams), wishes, keeps_all, problem.sizes).of(messages)
+    passages = Passages(room, options.streams, wishes, keeps_all, problem.sizes).of(messages)
     bits = [bits_for(size) for size in problem.sizes]
     planned = tuple(
         PlannedBucket(

@@ -140,7 +140,7 @@ class SolveOptions:
         "Maximum number of GPUs of this process. They share tables that are streamed through them, and buckets that "
         "are joined in pieces or for long.")
     streams: int | None = _option(None, optional(parse_count), "solve plan stress", "INTEGER",
-        shown="one per thread, 2 to 16", help=
+        shown="one per thread, 2 to 16; fewer in little memory", help=
         "Number of pieces in progress at a time, for buckets that do not fit in memory.")
     piece_rows: int | None = _option(None, optional(parse_count), "solve plan", "INTEGER", shown="as many as fit", help=
         "Rows of a piece: buckets with larger tables or results are joined in pieces of this size.")
