@@ -16,7 +16,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.runtime.interruption import listening
 from oocbe.search.incumbent_search import Dive, IncumbentSearch, offer_first, offer_greedy
 from oocbe.search.subsolver import SharedBounds
@@ -162,3 +162,15 @@ def test_a_signal_at_the_start_leaves_a_greedy_choice():
         interruption.number = signal.SIGINT
         offer_first(known)
     assert known.value == known.problem.evaluate(known.assignment)
+
+
+def test_a_signal_during_propagation_leaves_a_greedy_choice(interrupts_heard, monkeypatch):
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGINT)
+        check_deadline()
+
+    problem = packing(0, 100, 40, 2, 1000)
+    monkeypatch.setattr("oocbe.api.solving.solve.presolved", interrupted)
+    with pytest.raises(oocbe.Interrupted) as caught:
+        oocbe.solve(problem)
+    assert caught.value.result.value == problem.evaluate(caught.value.result.assignment)

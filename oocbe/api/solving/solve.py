@@ -377,7 +377,8 @@ def solve(
         except BaseException as error:
             if not interruption.caused(error):
                 raise
-            used, result = stack, blank_result(whole, options, "interrupted", "cpu", notes=(interruption.reason,))
+            begun = _Solving(stack, options, history, Deadline(), Run(stack.problem, options))
+            used, result = stack, begun.unfinished(interruption)
     return history.attach_history(used.result(result), stack.problem, options)
 
 
@@ -467,7 +468,7 @@ class _Solving:
             result = self.solve()
         except BaseException as error:
             if interruption.caused(error):
-                return self._unfinished(interruption)
+                return self.unfinished(interruption)
             found = interruption.behind(error)
             if found is error:
                 raise
@@ -475,13 +476,13 @@ class _Solving:
         was_requested = result.status == "limit" and self.deadline.is_requested
         return replace(result, status="interrupted") if was_requested else result
 
-    def _unfinished(self, interruption: Interruption) -> Result:
+    def unfinished(self, interruption: Interruption) -> Result:
         """The partial result after a signal."""
         if self._within is not None:
-            result = self._from_within(self._within[1]._unfinished(interruption))
+            result = self._from_within(self._within[1].unfinished(interruption))
             if self._components is not None and (rest := self._components.rest) is not None:
                 with interruption.suppressed():
-                    return rest.result(self._part(rest, self.deadline)._unfinished(interruption))
+                    return rest.result(self._part(rest, self.deadline).unfinished(interruption))
             return result
         problem, options, why = self.problem, self.options, interruption.reason
         if problem.variables and applies_to(self.semiring) and options.bounds != "none" and options.incumbent_seconds:
