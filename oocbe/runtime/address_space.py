@@ -57,7 +57,7 @@ def share_arenas() -> None:
     """Make all threads of this process share one malloc arena, unless ``MALLOC_ARENA_MAX`` is set.
 
     Otherwise the C library maps 64 MiB of address space for each, and each keeps its own freed blocks: under a limit of
-    48 MiB, the resident set of a join on 16 threads grew by 101 MiB, with one arena by 28 MiB in the same time.
+    48 MiB, the resident set of a join on 16 threads grew by 99 MiB, with one arena by 26 MiB in the same time.
     """
     if "MALLOC_ARENA_MAX" in os.environ:
         return
