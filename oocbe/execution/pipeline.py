@@ -104,9 +104,13 @@ def run_in_order(pieces: Iterable[StreamedPiece[Item]], streams: int) -> Generat
                 lanes.append(lane)
                 del lane, piece  # what a piece holds goes when its results are taken
                 if len(lanes) == streams:
-                    yield from lanes.popleft().results()
+                    yield from lanes[0].results()
+                    lanes.popleft()
             while lanes:
-                yield from lanes.popleft().results()
+                yield from lanes[0].results()
+                lanes.popleft()
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            for left in lanes:
+                left.future = None  # its error has frames that refer to it: a cycle would keep rows and scratch files

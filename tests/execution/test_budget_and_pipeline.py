@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from contextlib import closing
 
 import numpy as np
@@ -182,6 +184,28 @@ def test_an_error_between_pieces_stops_all():
     with pytest.raises(RuntimeError, match="on purpose"):
         list(run_in_order(pieces(), 2))
     assert not stream_threads()
+
+
+def test_what_pieces_hold_is_free_after_an_error():
+    """Without the collector of cycles: a scratch file would take a full disk's space until then."""
+    held = []
+
+    def piece(stream):
+        rows = np.zeros(10)
+        held.append(weakref.ref(rows))
+        both.wait()
+        raise OSError(len(rows))
+        yield rows
+
+    both = threading.Barrier(2)
+    gc.disable()
+    try:
+        with pytest.raises(OSError, match="10"):
+            list(run_in_order(iter([piece, piece]), 2))
+        assert len(held) == 2
+        assert all(rows() is None for rows in held)
+    finally:
+        gc.enable()
 
 
 def test_scratch_gives_rows_back_in_any_ranges(tmp_path):

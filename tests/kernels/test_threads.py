@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
@@ -114,6 +117,26 @@ def test_the_first_error_is_raised_after_all_calls_ended():
     with pytest.raises(ValueError, match="2"):
         run_all(call, [(i,) for i in range(6)])
     assert sorted(done) == [0, 1, 3, 5]
+
+
+def test_what_calls_hold_is_free_after_an_error():
+    """Without the collector of cycles: after a failed allocation, a smaller piece needs the memory at once."""
+    both = threading.Barrier(2)
+
+    def fail(rows):
+        both.wait()
+        raise MemoryError(len(rows))
+
+    calls = [(np.zeros(10),), (np.zeros(10),)]
+    held = [weakref.ref(rows) for (rows,) in calls]
+    gc.disable()
+    try:
+        with pytest.raises(MemoryError, match="10"):
+            run_all(fail, iter(calls))
+        calls.clear()
+        assert all(rows() is None for rows in held)
+    finally:
+        gc.enable()
 
 
 def test_an_interrupt_ends_running_calls_and_cancels_the_others(interrupts_heard):

@@ -220,7 +220,10 @@ class _Batch:
     def results(self) -> list[Any]:
         """Results of the calls; raises the first error, in the order of the calls."""
         if self._errors:
-            raise self._errors[min(self._errors)]
+            try:
+                raise self._errors[min(self._errors)]
+            finally:
+                self._errors.clear()  # their frames refer to this batch: a cycle would keep the arrays
         return self._results
 
     def stop(self) -> None:
