@@ -249,7 +249,7 @@ def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
 
 
 FILTER_BITS = 20
-"""Bits of the filter's hashes: its table takes 1 MiB, which the second-level cache of a core holds."""
+"""Maximum bits of the filter's hashes: its table takes 1 MiB, which the second-level cache of a core holds."""
 
 FILTER_RATIO = 4
 """Rows of the larger table for each row of the smaller one, at least: at 2, the filter costs as much as it saves (a
@@ -301,9 +301,9 @@ def without_lonely(
 ) -> list[Table]:
     """Two tables of a join, the larger one without most rows that have no partner in a much smaller one.
 
-    A filter contains the smaller table's values of the shared variables, hashed if they have more than
-    :data:`FILTER_BITS` bits (Bloom 1970). Moving and sorting the dropped rows would cost more than this pass over them.
-    The tables are returned as they are where the filter does not pay, and on other backends than the CPU's.
+    A filter contains the smaller table's values of the shared variables, hashed if they have more bits than it (Bloom
+    1970). Moving and sorting the dropped rows would cost more than this pass over them. The tables are returned as they
+    are where the filter does not pay, and on other backends than the CPU's.
 
     tables : two tables, in main memory. shared : the variables that both have.
     """
@@ -314,10 +314,11 @@ def without_lonely(
     if backend.name != "cpu" or not shared or not rows or not is_worthwhile:
         return found
     part = tables[small].layout.select(shared)
-    bits = min(part.bits, FILTER_BITS)
+    # No more values than four for each row: the filter of a small piece takes no more memory than its rows.
+    bits = min(part.bits, FILTER_BITS, (2 * tables[large].rows).bit_length())
     is_absent = np.ones(1 << bits, dtype=np.bool_)
     is_absent[_hashed(tables[small], part, bits, backend, piece_rows)] = False
-    absent = np.flatnonzero(is_absent).astype(np.uint64)
+    absent = np.flatnonzero(is_absent).view(np.uint64)
     if 2 * len(absent) < 1 << bits:
         return found
     table = tables[large]

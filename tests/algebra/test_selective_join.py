@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -85,3 +86,16 @@ def test_a_table_whose_rows_mostly_have_partners_is_left_alone() -> None:
     large = random_table({"a": 5000, "b": 16}, ROWS, 1)
     small = random_table({"b": 16, "d": 2}, 60, 2)
     assert inputs.without_lonely((large, small), ["b"], backend_named("cpu"))[0] is large
+
+
+def test_the_filter_of_few_rows_takes_little_memory() -> None:
+    """Each piece of an operator on disk has one: it took 10 MiB, whatever the memory limit."""
+    small, large = random_table({"a": 50, "b": 1 << 30}, 100, 1), random_table({"b": 1 << 30, "c": 50}, 2000, 2)
+    inputs.without_lonely((large, small), ["b"], backend_named("cpu"))
+    tracemalloc.start()
+    try:
+        left, _ = inputs.without_lonely((large, small), ["b"], backend_named("cpu"))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 18
+    finally:
+        tracemalloc.stop()
+    assert left.rows < large.rows / 5
