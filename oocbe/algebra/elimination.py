@@ -585,8 +585,8 @@ def split_runs(
 ) -> Iterator[tuple[int, int, MatchedGroups]]:
     """Ranges of outer rows that give at most ``most`` result rows (one run may give more), and their groups.
 
-    A run gives no more rows than its group has columns. Where that is too much and there is one group alone, such as
-    where all shared variables are eliminated, neither does it give more than the inner rows that its rows meet.
+    A run gives no more rows than its group has columns, nor than the inner rows that its rows meet. These are counted
+    where, without that, groups would be cut so often that most of the work was to prepare their inner rows again.
 
     runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
     met_rows : gives, for each outer row, the inner rows that it meets; called only where it matters.
@@ -601,9 +601,9 @@ def split_runs(
     group_of = np.repeat(np.arange(len(many)), many)
     run_of = np.arange(len(group_of)) + np.repeat(firsts - (np.cumsum(many) - many), many)
     bounds = columns[group_of]
-    if len(starts1) == 1 and bounds.sum() > most:
-        first, last = int(runs[run_of[0]]), int(runs[run_of[-1] + 1])
-        bounds = np.minimum(bounds, np.add.reduceat(met_rows()[first:last], runs[run_of] - first))
+    if np.dot((columns * many).astype(float), counts2) > most * float(runs[-1] + ranks[-1]):
+        met = np.cumsum(np.concatenate(([0], met_rows())))
+        bounds = np.minimum(bounds, met[runs[run_of + 1]] - met[runs[run_of]])
     ends = np.cumsum(bounds)
     low, done = 0, 0
     while low < len(ends):

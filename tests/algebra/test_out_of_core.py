@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from oocbe.algebra import gpu_streaming
+from oocbe.algebra.elimination import PreparedElimination
 from oocbe.algebra.gpu_streaming import DevicePlan, PiecesThroughDevice
 from oocbe.algebra.operators import join_maximise, join_sum, maximise, planned, step_of
 from oocbe.algebra.out_of_core import context
@@ -492,6 +493,26 @@ def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eli
     f, g = tables
     join_maximise(f, g, eliminated, output=folder / "found", memory=memory, streams=streams)
     assert set(used) == {expected}
+
+
+def test_groups_are_not_cut_for_rows_that_do_not_meet(folder, monkeypatch):
+    """Each cut prepares a group's inner rows again; most pairs of rows of a group differ in the eliminated variable."""
+    calls, rows = [], PreparedElimination.rows
+
+    def counted(join, low, high, groups):
+        calls.append(high - low)
+        return rows(join, low, high, groups)
+
+    monkeypatch.setattr(PreparedElimination, "rows", counted)
+    monkeypatch.setenv("OOCBE_BACKEND", "cpu")
+    tables = [
+        StoredTable.save(folder / own, random_table({own: 1 << 30, "h": 50, "k": 1 << 12}, 40_000, seed))
+        for seed, own in enumerate("ab")
+    ]
+    found = join_maximise(*tables, "k", output=folder / "found", memory="64MiB", streams=2)
+    assert len(calls) < 30  # 600 by the number of columns
+    expected = maximise(join_sum(*(table.to_table() for table in tables)), "k")
+    assert sorted(found.to_table().values.tolist()) == sorted(expected.values.tolist())
 
 
 def test_all_modes_are_tried():
