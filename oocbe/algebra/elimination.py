@@ -526,7 +526,7 @@ class JoinElimination(Step):
 
     def _partial(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
         """Join part by part of the eliminated variables; then marginalise what came out of the parts."""
-        inside = context.fresh(context.space.inside())
+        inside = context.fresh(context.space.inside()).suited_to(self._by_gone(inputs))
         most = inside.joined_rows(self.layout, self.dtype)
         scratch = ScratchFile(context.space.disk, self.layout, self.dtype)
         for rows in inside.run(self._partial_pieces(inputs, inside)):

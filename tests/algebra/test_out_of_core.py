@@ -465,15 +465,8 @@ def test_peak_memory_stays_within_the_budget(folder, megabytes, request, monkeyp
     assert peak - before < megabytes << 20
 
 
-@pytest.mark.parametrize(
-    ("last", "memory", "streams", "eliminated", "expected"),
-    [
-        *[("own", "1MiB", None, "k", 2), ("own", "1MiB", None, "a", 2), ("own", "1MiB", 8, "k", 8)],
-        *[("k", "1MiB", None, "k", 4), ("k", "1MiB", None, "a", 4), ("own", "1GiB", None, "k", 4)],
-    ],
-)
-def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eliminated, expected, folder, monkeypatch):
-    """Each piece reads a slice of each sorted run: their number grows with the square of the streams."""
+def streams_used(monkeypatch) -> list[int]:
+    """The streams of each operation that follows, with eight threads."""
     monkeypatch.setenv("OOCBE_THREADS", "8")
     monkeypatch.setenv("OOCBE_BACKEND", "cpu")
     used = []
@@ -483,6 +476,19 @@ def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eli
         return run_in_order(pieces, streams)
 
     monkeypatch.setattr(context, "run_in_order", counted)
+    return used
+
+
+@pytest.mark.parametrize(
+    ("last", "memory", "streams", "eliminated", "expected"),
+    [
+        *[("own", "1MiB", None, "k", 2), ("own", "1MiB", None, "a", 2), ("own", "1MiB", 8, "k", 8)],
+        *[("k", "1MiB", None, "k", 4), ("k", "1MiB", None, "a", 4), ("own", "1GiB", None, "k", 4)],
+    ],
+)
+def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eliminated, expected, folder, monkeypatch):
+    """Each piece reads a slice of each sorted run: their number grows with the square of the streams."""
+    used = streams_used(monkeypatch)
     rows = np.arange(1 << 15)
     columns, tables = {"own": rows & 3, "k": rows >> 2}, []
     for own in "ab":
@@ -493,6 +499,20 @@ def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eli
     f, g = tables
     join_maximise(f, g, eliminated, output=folder / "found", memory=memory, streams=streams)
     assert set(used) == {expected}
+
+
+@pytest.mark.parametrize(("streams", "expected"), [(None, {4, 2}), (8, {8})])
+def test_groups_sorted_beyond_memory_have_few_streams(streams, expected, folder, monkeypatch):
+    """Tables in order of the variable that stays, of which each value has more rows than memory holds."""
+    used = streams_used(monkeypatch)
+    f, g = (
+        StoredTable.save(folder / own, random_table({"k": 1 << 12, own: 1 << 20, "h": 2}, 20_000, seed))
+        for seed, own in enumerate("ab")
+    )
+    f, g = (maximise(table, [], output=folder / f"sorted {i}", memory="64MiB") for i, table in enumerate((f, g)))
+    used.clear()
+    join_maximise(f, g, "k", output=folder / "found", memory="1MiB", streams=streams)
+    assert set(used) == expected
 
 
 def test_groups_are_not_cut_for_rows_that_do_not_meet(folder, monkeypatch):
