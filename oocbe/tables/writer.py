@@ -167,8 +167,14 @@ class FolderWriter:
         unchanged."""
         if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
             return error
-        what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"
-        return self._budget.failure(error, what, None if row_bytes is None else self.rows * row_bytes)
+        size, shown = self._size
+        what = f"{self.path} ({self._written:,} of {shown} written)"
+        return self._budget.failure(error, what, None if row_bytes is None else size * row_bytes)
+
+    @property
+    def _size(self) -> tuple[int, str]:
+        """Size of the table as far as it is known, and as a text."""
+        return self.rows, f"at least {self.rows:,} rows"
 
 
 class ArrayFiles:
@@ -586,6 +592,10 @@ class CompleteTableWriter(TableWriter):
             part = values[begin : begin + step]
             self.cells += len(part)
             self._collect(np.empty((0, len(part)), dtype=np.uint64), part)
+
+    @property
+    def _size(self) -> tuple[int, str]:
+        return self.layout.complete_rows, f"{self.layout.complete_rows:,} cells"
 
     def _widen(self, values: NDArray[Any]) -> None:
         """Count the feasible cells, and their least and greatest value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 
@@ -26,6 +27,7 @@ from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.runtime.deadline import Deadline
+from oocbe.tables import disk
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored import open_table
 from tests.helpers.effort import examples
@@ -239,3 +241,17 @@ def test_an_interruption_while_its_folder_is_made_leaves_nothing(tmp_path, monke
     with pytest.raises(KeyboardInterrupt), StoredCompleteTable.create(tmp_path / "table", table.layout, np.int32):
         raise AssertionError("the block has not begun")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_an_error_that_counts_cells(tmp_path):
+    table = example()
+
+    def full(step, path):
+        if step == "write" and path.match("values/c/1"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with (
+        disk.hooked(full),
+        pytest.raises(DiskError, match=r"\(0 of 60 cells written\): the disk is full.* up to 240 B"),
+    ):
+        StoredCompleteTable.save(tmp_path / "table", table, chunk_cells=13)

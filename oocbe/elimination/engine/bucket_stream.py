@@ -273,10 +273,8 @@ class PieceRoom:
     @cached_property
     def streams(self) -> int:
         """Number of concurrent pieces."""
-        if self.wanted is not None:
-            return self.wanted
         fitting = int(self.room * tuning().pieces_share * tuning().quarter_share) // tuning().least_piece
-        return max(2, min(fitting, streams_for(None)))
+        return self.wanted or max(2, min(fitting, streams_for(None)))
 
     @property
     def _piece(self) -> float:
