@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -173,11 +172,9 @@ def start_clock() -> float:
 
 def peak_bytes() -> int:
     """Peak resident set since :func:`start_clock`, or of the whole process where that is not to be had."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    from oocbe.model.settings.machine import peak_memory  # after a peer's query
+
+    return peak_memory()
 
 
 def measure(case: str, system: str, folder: Path, repeat: int) -> dict[str, float]:

@@ -585,8 +585,8 @@ def split_runs(
 ) -> Iterator[tuple[int, int, MatchedGroups]]:
     """Ranges of outer rows that give at most ``most`` result rows (one run may give more), and their groups.
 
-    A run gives no more rows than its group has columns, nor than the inner rows that its rows meet. These are counted
-    where, without that, groups would be cut so often that most of the work was to prepare their inner rows again.
+    A run gives no more rows than its group has columns, and no more than the inner rows that its rows meet. Rows that
+    meet are counted if cuts by columns alone would prepare the inner rows of a group too often.
 
     runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
     met_rows : gives, for each outer row, the inner rows that it meets; called only where it matters.

@@ -91,7 +91,7 @@ class ExecutionContext:
         return replace(self, space=space, buffers=[Buffers() for _ in range(space.streams)])
 
     def suited_to(self, inputs: Sequence[JoinInput]) -> ExecutionContext:
-        """The context with few streams, unless their number is given, if rows have to be sorted beyond memory.
+        """The context for some inputs: with few streams if their rows are sorted beyond memory, by default.
 
         Each piece reads a slice of each sorted run. Streams share the memory, so twice as many streams halve runs and
         pieces, and take four times as many reads.

@@ -134,7 +134,7 @@ def check_room(nbytes: int, limit: int | None = None) -> None:
 def peak_memory() -> int:
     """Largest resident set of this process so far, in bytes.
 
-    Where Linux states it of the process itself: ``getrusage`` includes the process that started this one.
+    Linux states it for the process alone; ``getrusage`` includes the process that started this one.
     """
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -146,7 +146,7 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     """Default maximum of streams: one thread a core, but no more than keep reads, kernels and writes busy."""
     merge_streams: int = 2
     """Default maximum of streams if tables have to be sorted beyond memory: one reads while the other computes. On 16
-    cores, 1e8 rows under 1 GiB took 11 s with two, 17 s with four, 32 s with eight."""
+    cores, 1e8 rows under 1 GiB took 11 s with two, 18 s with four, 32 s with eight."""
     most_run_rows: int = 1 << 23
     """Maximum rows of a run of a partition: beyond some 100 MB, larger runs make neither writes nor reads faster."""
     window_bits: int = 8
