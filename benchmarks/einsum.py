@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from measuring import data_folder, describe_run, print_table, run_child
 
-from oocbe.model.settings.machine import peak_memory
+from oocbe.runtime.process_memory import peak_memory
 
 
 class Contraction(NamedTuple):

@@ -31,7 +31,8 @@ from oocbe.algebra.operators import join_maximise
 from oocbe.kernels.cuda.gpus import on_gpus
 from oocbe.kernels.cuda.transfer.pinned import is_pinned
 from oocbe.model.semiring import MAX_SUM
-from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE, peak_memory, use_gpus
+from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE, use_gpus
+from oocbe.runtime.process_memory import peak_memory
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table

@@ -79,7 +79,7 @@ class Family:
 def solve(path: str, memory: str, limit: str) -> dict[str, Any]:
     """In a child: one solve by the command line's functions."""
     from oocbe.cli.main import app
-    from oocbe.model.settings.machine import peak_memory
+    from oocbe.runtime.process_memory import peak_memory
 
     shown = io.StringIO()
     code: Any = 0

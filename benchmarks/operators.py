@@ -172,7 +172,7 @@ def start_clock() -> float:
 
 def peak_bytes() -> int:
     """Peak resident set since :func:`start_clock`, or of the whole process where that is not to be had."""
-    from oocbe.model.settings.machine import peak_memory  # after a peer's query
+    from oocbe.runtime.process_memory import peak_memory  # after a peer's query
 
     return peak_memory()
 

@@ -48,7 +48,7 @@ def answer(task: str, path: str, k: str, temperature: str) -> Run:
     """In a child: one task on one instance, and what is needed to check it."""
     import oocbe
     from oocbe.api.tasks.verbs import run_task
-    from oocbe.model.settings.machine import peak_memory
+    from oocbe.runtime.process_memory import peak_memory
 
     settings = _settings(task, int(k), float(temperature))
     run_task(task, EXAMPLE, **settings)

@@ -37,9 +37,10 @@ from oocbe.kernels.cuda.gpus import Turns, by_gpus, gpus, on_gpus
 from oocbe.kernels.cuda.transfer.memory import device_room, failed_allocations, peak_of, with_retry
 from oocbe.kernels.interface import Backend, host_array
 from oocbe.model.semiring import Semiring
-from oocbe.model.settings.machine import default_memory_limit, resident_memory
+from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import run_piece
+from oocbe.runtime.process_memory import resident_memory
 from oocbe.runtime.stretches import fresh_memory
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import ChunkFiles, PackedColumn, PackedTable

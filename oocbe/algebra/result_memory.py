@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.model.settings.machine import default_memory_limit, resident_memory
+from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.process_memory import resident_memory
 from oocbe.runtime.stretches import ALIGNMENT, Bytes, Region, rounded, shorten
 from oocbe.tables.table import format_bytes
 

@@ -18,8 +18,9 @@ from oocbe.cli.convert import save
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, print_written, seconds, written_to
 from oocbe.errors import UsageError
-from oocbe.model.settings.machine import peak_memory, resident_memory, use_gpus
+from oocbe.model.settings.machine import use_gpus
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.process_memory import peak_memory, resident_memory
 
 if TYPE_CHECKING:
     from oocbe.stress.generated_operations import GeneratedOperation

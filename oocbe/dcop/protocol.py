@@ -40,13 +40,13 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
 from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import Combination, Marginalisation
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.option_values import parse_count, parse_integer
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagate import finite
 from oocbe.runtime.deadline import Deadline, looked
 from oocbe.runtime.interruption import listening
+from oocbe.runtime.process_memory import peak_memory
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer

@@ -22,7 +22,7 @@ from queue import Empty, Full, Queue
 from typing import Generic, TypeAlias, TypeVar
 
 from oocbe.kernels.cpu.threads import Sharing, resting
-from oocbe.runtime.address_space import share_arenas
+from oocbe.runtime.process_memory import share_arenas
 from oocbe.runtime.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
 from oocbe.runtime.waiting import StoppedError, wait_for
 

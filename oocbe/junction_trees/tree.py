@@ -54,12 +54,13 @@ from oocbe.junction_trees.support import ROW_BYTES, CliqueRows, cliques_of
 from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import items_of, value_index, variable_index
 from oocbe.model.problem import Problem
-from oocbe.model.settings.machine import default_memory_limit, give_back_large_blocks, resident_memory
+from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds, parse_temperature
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import looked
 from oocbe.runtime.pictures.html import first_pairs
 from oocbe.runtime.pictures.shown import Shown
+from oocbe.runtime.process_memory import give_back_large_blocks, resident_memory
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk

@@ -15,11 +15,11 @@ previous limit.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+
+from oocbe.runtime.process_memory import memory_in_use
 
 PROGRAM_DATA_BYTES = 176 << 20
 """Bytes mapped by libraries and compiled loops, excluding tables: 130 MiB, or 160 MiB with Arrow's threads."""
@@ -34,7 +34,7 @@ over short rows. The default of 8,192 items takes 64 KiB; 64 items fit in memory
 
 def mapped_data() -> int:
     """This process's data as counted by the system, in bytes."""
-    return int(Path("/proc/self/statm").read_bytes().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    return memory_in_use()[5]
 
 
 class DataLimit:

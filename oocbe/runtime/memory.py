@@ -10,7 +10,6 @@ Only the process's private memory counts: not pages of files (libraries, mapped 
 from __future__ import annotations
 
 import errno
-import os
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Self
 
 from oocbe.errors import ResourceError
 from oocbe.runtime import address_space
+from oocbe.runtime.process_memory import own_memory
 
 PROGRAM_BYTES = 192 << 20
 """Bytes for program parts loaded within a block, excluded from the limit: libraries and compiled loops take
@@ -58,19 +58,6 @@ SIGNS_UNDER_A_LIMIT: tuple[tuple[type[Exception], str], ...] = (
 _innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=None)
 
 
-def own_memory() -> int:
-    """Private memory of this process, in bytes; 0 if the system does not report it."""
-    try:
-        handle = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a file object would need a buffer
-    except OSError:
-        return 0
-    try:
-        _, resident, shared, *_ = map(int, os.read(handle, 256).split())
-    finally:
-        os.close(handle)
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
-
-
 current = _innermost.get
 """Returns the limit of the innermost enclosing block; None outside of all, and on new threads."""
 
@@ -92,14 +79,9 @@ class MemoryLimit:
 
     Errors of failed allocations leave the outermost block as :class:`ResourceError`.
 
-    Parameters
-    ----------
-    limit : bytes, in addition to the program itself and the memory in use before.
-
-    Attributes
-    ----------
-    limit : bytes; those of the enclosing block if fewer. due : when the memory is to be measured again, on the clock of
-        :func:`time.monotonic`.
+    limit : bytes, in addition to the program itself and the memory in use before; as an attribute, those of the
+        enclosing block if fewer.
+    due : when the memory is to be measured again, on the clock of :func:`time.monotonic`.
     """
 
     def __init__(self, limit: int) -> None:

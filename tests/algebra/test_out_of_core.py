@@ -423,7 +423,7 @@ from oocbe.algebra.operators import join_sum
 from oocbe.algebra.operators import maximise
 from oocbe.kernels.choice import cuda_works
 from oocbe.kernels.cuda.pairs.sort import is_available
-from oocbe.model.settings.machine import peak_memory as peak
+from oocbe.runtime.process_memory import peak_memory as peak
 from oocbe.tables.stored import StoredTable
 folder, memory = sys.argv[1], int(sys.argv[2])
 own = f"{folder}/{os.getpid()}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oocbe.errors import DiskError
-from oocbe.model.settings.machine import resident_memory
+from oocbe.runtime.process_memory import resident_memory
 from oocbe.tables.disk import hooked
 from tests.helpers.durable_runs import solve_in
 

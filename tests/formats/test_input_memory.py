@@ -16,7 +16,8 @@ from oocbe.dcop import dpop
 from oocbe.errors import FormatError, ResourceError
 from oocbe.formats.text import LONGEST_TOKEN, Lexer, Text
 from oocbe.runtime.deadline import check_deadline
-from oocbe.runtime.memory import PROGRAM_BYTES, MemoryLimit, own_memory
+from oocbe.runtime.memory import PROGRAM_BYTES, MemoryLimit
+from oocbe.runtime.process_memory import own_memory
 
 MIB = 1 << 20
 PROBLEM = b"p 2 2 1 10\n2 2\n2 0 1 0 1\n0 0 5\n"

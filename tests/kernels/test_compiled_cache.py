@@ -29,10 +29,21 @@ from oocbe.runtime import (
     interruption,
     memory,
     parents,
+    process_memory,
     writable,
 )
 
-MODULES = (address_space, compilation, data_limit, deadline, interruption, memory, parents, writable)
+MODULES = (
+    address_space,
+    compilation,
+    data_limit,
+    deadline,
+    interruption,
+    memory,
+    parents,
+    process_memory,
+    writable,
+)
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"

@@ -9,8 +9,9 @@ import pytest
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import COUNTING
-from oocbe.model.settings.machine import available_memory, control_group_limit, peak_memory
+from oocbe.model.settings.machine import available_memory, control_group_limit
 from oocbe.model.settings.options import OTHER_VARIABLES, SolveOptions
+from oocbe.runtime.process_memory import peak_memory
 
 
 def test_precedence_is_argument_then_environment_then_default() -> None:
@@ -108,7 +109,7 @@ def test_memory_limit_follows_the_machine() -> None:
 
 def test_the_peak_of_memory_is_this_process_s_own():
     large = np.ones(300 << 17)  # 300 MiB, which getrusage of a child includes
-    script = "from oocbe.model.settings.machine import peak_memory; print(peak_memory())"
+    script = "from oocbe.runtime.process_memory import peak_memory; print(peak_memory())"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert 1 << 20 < int(found) < large.nbytes
 

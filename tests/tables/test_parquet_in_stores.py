@@ -197,7 +197,7 @@ def test_the_memory_limit_holds(place, tmp_path):
     ObjectPath.of(f"{place}.parquet").create(sink.getvalue().to_pybytes())
     script = (
         "import sys, oocbe\n"
-        "from oocbe.model.settings.machine import peak_memory\n"
+        "from oocbe.runtime.process_memory import peak_memory\n"
         "oocbe.StoredTable.from_parquet(sys.argv[1], sys.argv[2], memory='64MiB')\n"
         "print(peak_memory())"
     )

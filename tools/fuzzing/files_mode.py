@@ -7,9 +7,7 @@ import gzip
 import itertools
 import lzma
 import math
-import resource
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -167,10 +165,11 @@ def _check_text(case: Description, folder: Path, tally: Tally) -> None:
 def _check_damage(case: Description, folder: Path, tally: Tally) -> None:
     import oocbe
     from oocbe.errors import FormatError, OocbeError, UnsupportedError
+    from oocbe.runtime.process_memory import peak_memory
 
     path = folder / case["name"]
     path.write_bytes(base64.b64decode(case["data"]))
-    before = _peak_bytes()
+    before = peak_memory()
     try:
         if case["name"].endswith(".evid"):
             network = folder / "network.uai"
@@ -189,7 +188,7 @@ def _check_damage(case: Description, folder: Path, tally: Tally) -> None:
         tally.refused(error, True)
         return
     finally:
-        grown = _peak_bytes() - before
+        grown = peak_memory() - before
         tally.holds("memory for reading", grown < MOST_GROWTH, f"less than {MOST_GROWTH:,} bytes", f"{grown:,}")
     if math.prod(problem.sizes) > MOST_ASSIGNMENTS or len(problem.functions) + len(problem.constraints) > 200:
         _check_evaluation(problem, tally)
@@ -208,11 +207,6 @@ def _check_solve(problem: Any, folder: Path, tally: Tally) -> None:
 
     case = {"problem": description_of(problem), "options": {"inside": {}, "order_seconds": 0, "backend": "cpu"}}
     check_solve(case, folder, tally)
-
-
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _check_solution(case: Description, folder: Path, tally: Tally) -> None:

@@ -166,7 +166,7 @@ def _load_all() -> None:
 
 def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | str:
     """How the command ended; where it took too long: what it wrote on standard error, and where its threads were."""
-    from oocbe.runtime.memory import own_memory
+    from oocbe.runtime.process_memory import own_memory
 
     folder = Path(order["folder"])
     shared = 0 if ROOM_VARIABLE in order["environment"] else own_memory()

@@ -57,13 +57,13 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import BucketDone, ConstraintUse, KnownAt, Removed
 from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.semiring import Combination, Marginalisation
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import Stopwatch, working_time
 from oocbe.runtime.deadline import Deadline, suppressed_limit, unlimited
 from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption, listening
+from oocbe.runtime.process_memory import peak_memory
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import FEW_ROWS, PresolvedProblem, is_easy, opening_result, presolve, result_of_bounds
 from oocbe.search.searches import Searches

@@ -58,7 +58,6 @@ from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.result import UNPROVEN
 from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
@@ -66,6 +65,7 @@ from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline, check_deadline, current, suppressed_limit, unlimited
 from oocbe.runtime.interruption import listening
 from oocbe.runtime.memory import DEVICE
+from oocbe.runtime.process_memory import peak_memory
 
 ANYTIME_TASKS = ("PR", "MAR", "MAP", "MMAP")
 """Names of the tasks, as in the competitions."""

@@ -15,9 +15,9 @@ from oocbe.elimination.reformulation import Stack
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.process_memory import peak_memory
 
 if TYPE_CHECKING:
     from oocbe.api.tasks.tables import Tables

@@ -50,11 +50,11 @@ from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.results.bound_result import BoundOfZ, BoundResult
 from oocbe.model.semiring import MIN_SUM, Combination
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, current, unlimited
 from oocbe.runtime.interruption import listening
+from oocbe.runtime.process_memory import peak_memory
 from oocbe.tables.layout import bits_for
 
 AUTO = "auto"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.execution.cluster.workers import current as current_workers
-from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.process_memory import give_back_large_blocks, resident_memory
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from oocbe.execution.cluster.dispatch import Dispatch, ItemRanges, Pace, PartCol
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows
-from oocbe.model.settings.machine import give_back_large_blocks
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, cut_to_fit
+from oocbe.runtime.process_memory import give_back_large_blocks
 from oocbe.runtime.tracing.recorder import KERNELS, span
 from oocbe.tables.parts import PartsWriter
 from oocbe.tables.stored import StoredTable

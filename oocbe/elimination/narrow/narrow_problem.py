@@ -57,10 +57,10 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked, unlimited
+from oocbe.runtime.process_memory import peak_memory
 from oocbe.tables.layout import bits_for
 
 

@@ -23,8 +23,8 @@ from oocbe.errors import TimeLimitError
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import Deadline
-from oocbe.runtime.memory import own_memory
 from oocbe.runtime.parents import connected_child
+from oocbe.runtime.process_memory import own_memory
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

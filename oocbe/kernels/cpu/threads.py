@@ -18,8 +18,8 @@ from typing import Any
 
 from oocbe.errors import TimeLimitError, UsageError
 from oocbe.model.settings.machine import available_processors
-from oocbe.runtime.address_space import share_arenas
 from oocbe.runtime.deadline import Deadline, current
+from oocbe.runtime.process_memory import share_arenas
 from oocbe.runtime.waiting import wait_for
 
 SMALLEST_SHARE = 1 << 14

@@ -9,13 +9,13 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
 
 from oocbe.model.settings.option_values import parse_bytes, parse_count
-from oocbe.runtime.memory import own_memory
+from oocbe.runtime.process_memory import LARGE_BLOCK, own_memory
 
 DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
 """Environment variable with a limit on device memory for operators, which have no such option."""
@@ -129,50 +129,6 @@ def check_room(nbytes: int, limit: int | None = None) -> None:
     limit = default_memory_limit() if limit is None else limit
     if nbytes > limit or (nbytes >= LARGE_BLOCK and own_memory() + nbytes > limit):
         raise MemoryError
-
-
-def peak_memory() -> int:
-    """Largest resident set of this process so far, in bytes.
-
-    Linux states it for the process alone; ``getrusage`` includes the process that started this one.
-    """
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    import resource  # needed for results only
-
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def resident_memory() -> int:
-    """Resident set of this process now, in bytes; 0 if unknown."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-LARGE_BLOCK = 1 << 20
-"""Bytes from which a freed block is returned to the system at once, after :func:`give_back_large_blocks`."""
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of ``mallopt``, as in ``malloc.h``."""
-
-
-def give_back_large_blocks() -> None:
-    """Have the C library return large blocks to the system when they are freed, in this whole process.
-
-    By default it keeps blocks of up to 32 MiB for reuse, in a heap for each thread. Under a tight limit the resident
-    set was 1.5 times the memory in use. C libraries other than glibc are not changed.
-    """
-    import ctypes  # needed with a limit only
-
-    with suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
-        library.mallopt(_TRIM_THRESHOLD, LARGE_BLOCK)  # resets the threshold, which grows with the blocks freed
 
 
 def device_memory_limit() -> int | None:
