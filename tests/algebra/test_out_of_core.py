@@ -482,14 +482,14 @@ def streams_used(monkeypatch) -> list[int]:
 @pytest.mark.parametrize(
     ("last", "memory", "streams", "eliminated", "expected"),
     [
-        *[("own", "1MiB", None, "k", 2), ("own", "1MiB", None, "a", 2), ("own", "1MiB", 8, "k", 8)],
+        *[("own", "1MiB", None, "k", 2), ("own", "1MiB", None, "a", 2), ("own", "1MiB", 3, "k", 3)],
         *[("k", "1MiB", None, "k", 4), ("k", "1MiB", None, "a", 4), ("own", "1GiB", None, "k", 4)],
     ],
 )
 def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eliminated, expected, folder, monkeypatch):
     """Each piece reads a slice of each sorted run: their number grows with the square of the streams."""
     used = streams_used(monkeypatch)
-    rows = np.arange(1 << 15)
+    rows = np.arange(1 << 14)
     columns, tables = {"own": rows & 3, "k": rows >> 2}, []
     for own in "ab":
         names = ["k", "own"] if last == "own" else ["own", "k"]
@@ -501,12 +501,12 @@ def test_tables_sorted_beyond_memory_have_few_streams(last, memory, streams, eli
     assert set(used) == {expected}
 
 
-@pytest.mark.parametrize(("streams", "expected"), [(None, {4, 2}), (8, {8})])
+@pytest.mark.parametrize(("streams", "expected"), [(None, {4, 2}), (3, {3})])
 def test_groups_sorted_beyond_memory_have_few_streams(streams, expected, folder, monkeypatch):
     """Tables in order of the variable that stays, of which each value has more rows than memory holds."""
     used = streams_used(monkeypatch)
     f, g = (
-        StoredTable.save(folder / own, random_table({"k": 1 << 12, own: 1 << 20, "h": 2}, 20_000, seed))
+        StoredTable.save(folder / own, random_table({"k": 1 << 13, own: 1 << 20, "h": 2}, 12_000, seed))
         for seed, own in enumerate("ab")
     )
     f, g = (maximise(table, [], output=folder / f"sorted {i}", memory="64MiB") for i, table in enumerate((f, g)))
