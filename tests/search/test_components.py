@@ -164,7 +164,7 @@ def nodes_of(made):
 
 
 def test_the_search_of_a_part_continues_in_its_next_turn_and_its_work_counts_once(short_turns, monkeypatch):
-    problems, continued, begun = [hard(seed, 42, 5) for seed in range(2)], [], []
+    problems, continued, begun = [hard(seed, 36, 5) for seed in range(2)], [], []
     wanted = sum(oocbe.solve(own).value for own in problems)
     go_on, presolve = BoundedSolve.go_on, solving.presolve
 
@@ -223,12 +223,12 @@ def test_a_relaxation_that_does_not_apply_in_a_later_turn_leaves_elimination(mon
     assert (result.status, result.value) == ("optimal", sum(oocbe.solve(own, bounds="none").value for own in parts))
 
 
-@pytest.mark.parametrize("gap", ["30%", 200])
+@pytest.mark.parametrize("gap", ["30%", 150])
 def test_a_gap_is_that_of_the_whole(monkeypatch, gap):
-    monkeypatch.setattr(module, "FIRST_SECONDS", 0.1)
-    whole = side_by_side([hard(seed, 40, 5) for seed in range(3)])
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.02)
+    whole = side_by_side([hard(seed, 34, 5) for seed in range(2)])
     result = oocbe.solve(whole, gap=gap)
-    assert result.bound < result.value <= result.bound + (200 if gap == 200 else 0.3 * result.value)
+    assert result.bound < result.value <= result.bound + (150 if gap == 150 else 0.3 * result.value)
     assert any("ended within the gap" in note for note in result.notes)
 
 
@@ -275,7 +275,8 @@ def end_time(_, __, deadline):
 @pytest.mark.parametrize(("event", "limit"), [(request_end, None), (end_time, 1000.0)])
 def test_parts_without_a_turn_have_an_assignment_and_a_bound(at_part, monkeypatch, event, limit):
     monkeypatch.setattr(interruption, "GRACE_SECONDS", 60.0)
-    whole = side_by_side([hard(seed, 60, 5) for seed in range(4)])
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.1)
+    whole = side_by_side([hard(seed, 60, 5) for seed in range(3)])
     at_part(event)
     try:
         result = oocbe.solve(whole, time_limit=limit)
