@@ -381,21 +381,34 @@ for _ in range(2):
     found.append("numba" in sys.modules)
     if len(found) < 10:
         found += [int(v) for v in (loop.third(numbers), loop.doubled(np.arange(3.0))[2], loop.doubled(x=numbers)[2])]
+loop.twice(loop.Pair(numbers, 1))  # for the test of signals
 print(found)
 """
 
 
-def test_cached_code_runs_without_numba_and_beside_it(tmp_path):
+def called(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """A program beside the module of plain loops, and their cache in the same folder."""
+    path = os.pathsep.join([str(folder), str(Path(jit.__file__).parents[3])])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> tuple[Path, str]:
+    """The folder where plain loops are compiled, and what their first calls print."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "loop.py").write_text(PLAIN)
+    done = called(folder, CALLS)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout.strip()
+
+
+def test_cached_code_runs_without_numba_and_beside_it(plain):
     """Results, errors, threads, a fork; then other types, and a loop that calls a loaded one, are compiled."""
-    (tmp_path / "loop.py").write_text(PLAIN)
-    path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
-    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    folder, first = plain
     part = "[{4}, 'no negative number', [0, 2], 27, 'Pair', 2, 4, "
-    for is_imported in (True, False):
-        done = subprocess.run(
-            [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
-        )
-        assert done.stdout.strip() == f"{part}{is_imported}, 4, 4, 4, {part[1:]}True]"
+    for printed, is_imported in ((first, True), (called(folder, CALLS).stdout.strip(), False)):
+        assert printed == f"{part}{is_imported}, 4, 4, 4, {part[1:]}True]"
 
 
 SIGNALS = """
@@ -427,13 +440,9 @@ print(ended, run(pair).first[2])
 """
 
 
-def test_a_handler_of_a_signal_that_raises_in_a_loop_ends_the_call_and_not_the_process(tmp_path):
-    (tmp_path / "loop.py").write_text(PLAIN)
-    path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
-    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for code in ("import loop, numpy; loop.twice(loop.Pair(numpy.arange(3), 1)); print('20 4')", SIGNALS):
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "20 4\n", "")
+def test_a_handler_of_a_signal_that_raises_in_a_loop_ends_the_call_and_not_the_process(plain):
+    done = called(plain[0], SIGNALS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "20 4\n", "")
 
 
 @pytest.mark.parametrize("code", ["?", "b", "H", "i", "q", "Q", "f", "d", ">i4", "g", "S3", "m8[s]"])
