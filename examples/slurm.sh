@@ -15,7 +15,8 @@ trap 'rm -rf "$own"' EXIT
 
 # A connection to the scheduler can run code there. TLS restricts connections to holders of this job's key.
 key=$own/key.pem certificate=$own/certificate.pem
-openssl req -x509 -newkey rsa:3072 -nodes -days 30 -subj /CN=oocbe -keyout "$key" -out "$certificate" 2> /dev/null
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=oocbe \
+  -keyout "$key" -out "$certificate" 2> /dev/null
 export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True DASK_DISTRIBUTED__COMM__TLS__CA_FILE=$certificate
 for who in SCHEDULER WORKER CLIENT; do
   export "DASK_DISTRIBUTED__COMM__TLS__${who}__KEY=$key" "DASK_DISTRIBUTED__COMM__TLS__${who}__CERT=$certificate"

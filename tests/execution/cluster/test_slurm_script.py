@@ -58,8 +58,12 @@ class Jobs:
             (folder / "bin" / name).chmod(0o755)
         self.number = os.getpid() * 10
 
-    def submit(self, *command: str, tasks: int = 1) -> subprocess.Popen[str]:
+    def submit(self, *command: str, tasks: int = 1, patience: int = 5) -> subprocess.Popen[str]:
+        """``patience``: seconds that a command has for a signal that SLURM may have sent to it as well."""
         self.number += 1
+        script, wait = (EXAMPLES / "slurm.sh").read_text(), 'ends_within {} "$command"'
+        assert wait.format(5) in script
+        (self.folder / "slurm.sh").write_text(script.replace(wait.format(5), wait.format(patience)))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("OOCBE_", "SLURM_"))}
         job = {
             "SUBMIT_DIR": self.folder,
@@ -69,7 +73,7 @@ class Jobs:
             "CPUS_PER_TASK": 1,
         }
         return subprocess.Popen(
-            ["bash", str(EXAMPLES / "slurm.sh"), *command],
+            ["bash", str(self.folder / "slurm.sh"), *command],
             cwd=self.folder,
             env=kept
             | {f"SLURM_{name}": str(value) for name, value in job.items()}
@@ -103,7 +107,7 @@ def test_a_job_that_is_ended_goes_on_when_it_is_submitted_again(jobs):
     command += ["--bounds", "none"]
     notes = ["a new one begins there", " found in "]
     for note, whom in zip(notes, ("the script", "all processes"), strict=True):
-        job = jobs.submit(*command)
+        job = jobs.submit(*command, patience=1 if whom == "the script" else 5)
         seen = ""
         for line in job.stderr:
             seen += line
@@ -144,7 +148,7 @@ def test_the_page_shows_the_example():
 
 
 def test_a_command_that_fails_gives_its_exit_code(jobs):
-    job = jobs.submit("oocbe", "solve", "nowhere.spot")
+    job = jobs.submit("oocbe", "solve", "nowhere.spot", tasks=0)  # it needs no workers
     _, rest = job.communicate(timeout=120)
     assert job.returncode == 2 and "nowhere.spot" in rest
     jobs.check_left()
