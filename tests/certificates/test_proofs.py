@@ -468,11 +468,17 @@ def test_second_search_is_long_only_where_elimination_does_not_suffice(
 ) -> None:
     """An elimination of some seconds came after a search of any length: 3 ** 14 rows of a limit are too many for it."""
     ends = list[float]()
+
+    def search(*given: Any) -> None:
+        ends.append(given[3].end)
+        raise KeyboardInterrupt  # what comes after it takes seconds, and is none of this test's business
+
     monkeypatch.setattr(ProofTask, "_search", lambda *_: None)
     monkeypatch.setattr(ProofTask, "_steps", lambda *_: (None, False))
-    monkeypatch.setattr("oocbe.certificates.veripb.shifts_of", lambda *given: ends.append(given[3].end))
+    monkeypatch.setattr("oocbe.certificates.veripb.shifts_of", search)
     problem = limited(0, values)
-    oocbe.solve(problem, proof=tmp_path / "p", opb=tmp_path / "o", bound_seconds=0.5, order_seconds=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        oocbe.solve(problem, proof=tmp_path / "p", opb=tmp_path / "o", bound_seconds=0.5, order_seconds=0.1)
     assert (ends[0] == math.inf) == is_long
 
 

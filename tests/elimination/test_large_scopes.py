@@ -99,7 +99,8 @@ def test_wide_messages(bits, semiring):
             assert prepared.layout(outcome.buckets[0].separator).words == math.ceil(bits / 64)
             assert semiring.selects or outcome.largest_rows == len(selections)
     check(problem, *eliminate(problem, order, True, block_rows=7), expected)
-    check(problem, *eliminate(problem, [0, *order[:0:-1]]), expected)
+    if bits > 64 and semiring in (MIN_SUM, SUM_PRODUCT):  # one semiring that selects, and one that does not
+        check(problem, *eliminate(problem, [0, *order[:0:-1]]), expected)
 
 
 def test_incomplete_functions_over_wide_scopes():
