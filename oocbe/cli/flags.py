@@ -51,7 +51,7 @@ class Flag(NamedTuple):
 FLAGS = {
     "evidence": Flag(list[str] | None, "solve plan bound verify convert compile", ("--evidence",),
         "Values of observed variables: a .evid file, or a pair; repeatable.", "FILE|NAME=VALUE"),
-    "format": Flag(str | None, "solve plan bound propagate verify inspect convert compile dcop", ("--format",),
+    "format": Flag(str | None, "solve plan bound propagate verify inspect convert compile uai dcop", ("--format",),
         "Format of FILE; default: by its suffix."),
     "trace": Flag(Path | None, "solve plan bound convert join compile query dcop stress", ("--trace",),
         "Write a timeline for oocbe trace and Perfetto; .gz compresses.", "FILE"),

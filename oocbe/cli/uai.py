@@ -29,6 +29,7 @@ def uai(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result to this file.")
     ] = None,
     *,
+    format: str | None,
     options: SolveOptions,
 ) -> int:
     """Answer a task of the UAI competitions for the network FILE, as well as the limits permit.
@@ -44,8 +45,7 @@ def uai(
     from oocbe.formats.uai import parse_query
     from oocbe.model.run_verb import read_and_work
 
-    def read(path: Path) -> Problem:
-        return load(path, None, None if evidence == NONE else [evidence])
+    observed = None if evidence == NONE else [evidence]
 
     def work(problem: Problem) -> AnytimeResult:
         from oocbe.api.tasks.anytime import best_within_limits  # after reading: it loads the compiled loops
@@ -54,7 +54,7 @@ def uai(
         defer_signals()
         return best_within_limits(task, problem, [problem.variables[v].name for v in wanted], options)
 
-    _, result = read_and_work(file, read, work, options.time_limit)
+    _, result = read_and_work(file, lambda path: load(path, format, observed), work, options.time_limit)
     text = result_text(result)
     if output is not None:
         with beside_answer(output):

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -43,6 +45,13 @@ def test_marginals_and_assignments(folder):
     assert run("-", "-", "MAP", "--quiet").split()[:2] == ["MAP", "3"]
     assert run("-", "n.query", "MMAP", "--quiet", "-o", "out.MMAP").split() == ["MMAP", "2", "2", "0", "0", "0"]
     assert (folder / "out.MMAP").read_text().split() == ["MMAP", "2", "2", "0", "0", "0"]
+
+
+def test_network_from_a_pipe(folder):
+    command = [sys.executable, "-m", "oocbe", "uai", "-", "-", "-", "PR", "--format", "uai", "--quiet"]
+    done = subprocess.run(command, input=NETWORK, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert float(done.stdout.split()[1]) == pytest.approx(math.log10(26))
 
 
 def test_json_tells_exact_answers(folder):
