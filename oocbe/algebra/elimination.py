@@ -513,7 +513,7 @@ class JoinElimination(Step):
         """See :class:`Step`; partial results have to be closed."""
         outer, inner = inputs
         if not self.own_outer or not context.space.fits([(2 * inner.rows, inner.cost)]):
-            yield from self._partial(inputs, context)
+            yield from self._partial(inputs, context, outermost)
             return
         less = replace(context.space, pieces=context.space.pieces / 2)
         by_own = replace(outer, common=self.own_outer)
@@ -522,25 +522,30 @@ class JoinElimination(Step):
             if part.fits:
                 yield OperationPiece(self, piece, context)
             else:
-                yield from self._partial(piece, context)
+                yield from self._partial(piece, context, outermost=False)
 
-    def _partial(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
+    def _partial(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
         """Join part by part of the eliminated variables; then marginalise what came out of the parts."""
-        inside = context.fresh(context.space.inside()).suited_to(self._by_gone(inputs))
+        inside = context if outermost else context.fresh(context.space.inside())
+        inside = inside.suited_to(self._by_gone(inputs))
         most = inside.joined_rows(self.layout, self.dtype)
         scratch = ScratchFile(context.space.disk, self.layout, self.dtype)
-        for rows in inside.run(self._partial_pieces(inputs, inside)):
+        for rows in inside.run(self._partial_pieces(inputs, inside, outermost)):
             for low in range(0, len(rows.values), most):
                 high = min(low + most, len(rows.values))
                 scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
-        yield from self._reduction.pieces(self._reduction.inputs([scratch]), context, outermost=False)
+        yield from self._reduction.pieces(self._reduction.inputs([scratch]), context, outermost)
 
     def _by_gone(self, inputs: Sequence[JoinInput]) -> list[JoinInput]:
         """Sources to be cut by the eliminated variables."""
         return [replace(ordered, common=self.gone) for ordered in inputs]
 
-    def _partial_pieces(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
-        for part in parts(self._by_gone(inputs), context.space, context.kernels, outermost=False):
+    def _partial_pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
+        for part in parts(self._by_gone(inputs), context.space, context.kernels, outermost=outermost):
             outer, inner = (
                 replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
             )

@@ -233,6 +233,7 @@ class Step(ABC):
                 yield OperationPiece(self, part.inputs, context)
             else:
                 yield from self.group_pieces(part.inputs, context, outermost)
+            outermost = False
 
     @abstractmethod
     def group_pieces(
