@@ -9,7 +9,9 @@ from hypothesis import given, settings
 
 from oocbe.bounds import incumbent
 from oocbe.bounds.incumbent import LocalSearch, find_incumbent, search_model
+from oocbe.bounds.kernels.cpu.local_search import _best_kept_move, _best_move
 from oocbe.errors import UnsupportedError
+from oocbe.kernels.cpu.interpreter import interpreted
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
@@ -142,3 +144,30 @@ def test_colouring_without_safe_values():
     )
     found = find_incumbent(problem, PLENTY, iterations=200_000)
     assert found.value == 0
+
+
+def linked(seed, count):
+    """Variables with costs of pairs, one in two of which forbids what it does not list."""
+    random = np.random.default_rng(seed)
+    functions = []
+    for _ in range(2 * count):
+        pair = random.choice(count, size=2, replace=False)
+        values, default = random.integers(0, 9, size=(3, 3)), None if random.random() < 0.5 else 0
+        listed = np.argwhere(random.random((3, 3)) < 0.8)
+        functions.append(Function(pair.tolist(), listed, values[tuple(listed.T)], default))
+    return Problem(tuple(Variable(f"v{v}", 3) for v in range(count)), tuple(functions), ())
+
+
+@pytest.mark.parametrize("problem", [packing(4, count=70), linked(4, 70)], ids=["packing", "linked"])
+@pytest.mark.parametrize("iterations", [1, 7, 40, 300])
+def test_kept_moves_are_those_of_all_slots(problem, iterations):
+    search = LocalSearch(problem, 3)
+    assert search._settings.keeps
+    search.run(PLENTY, iterations=iterations)
+    model, state = search._model.model, search._state
+    *_, least = interpreted(_best_move)(model, state)
+    for _ in range(5):
+        v, b, change = interpreted(_best_kept_move)(model, state)
+        slot, current = model.start[v] + b, model.start[v] + state.values[v]
+        parts = (model.unary, state.cost, state.conflict)
+        assert (change, change) == pytest.approx((least, sum(part[slot] - part[current] for part in parts)))

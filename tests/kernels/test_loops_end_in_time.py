@@ -221,6 +221,7 @@ LOOPS = {
     "local_cuts.separate": NODES,
     "local_cuts.lift": NODES,
     "local_search._best_move": SEARCH,
+    "local_search._best_kept_move": SEARCH,
     "local_search._move": SEARCH,
     "local_search._balance": SEARCH,
     "local_search._record": SEARCH,

@@ -8,7 +8,7 @@ Morris 1993). Linear constraints are relaxed with a multiplier that rises while 
 The cost of every single move is updated incrementally. A *slot* is a (variable, value) pair; variable v has the slots
 ``start[v] .. start[v + 1] - 1``. For every slot the state holds the cost of a move of the variable to the value: the
 soft functions' values, and the *conflict*, the price of the hard constraints violated then. A move updates the slots of
-the variable's neighbours only.
+the variable's neighbours only. The best moves of the other variables are kept, until a tabu expires.
 
 A value is *safe* if no hard constraint forbids a tuple with it (such as "left out" of a photograph). *Ejection* repairs
 a violated constraint: the member with the least loss moves to its safe value, and this loss is the constraint's share
@@ -85,6 +85,10 @@ class SearchState(NamedTuple):
     violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
     used, multiplier : float64 (linear constraints,).
     tabu_until : int64 (slots,).
+    change : float64 (slots,), change of the penalised value by each move. again : int64 (variables,), iteration from
+        which those of a variable are computed again.
+    least : float64 (variables, 2), a variable's least change by moves that are not tabu, and by those that are.
+    ties : int64 (variables,), moves with the first of them.
     best : int64 (variables,), best feasible assignment.
     counts : int64 (3,): violated, iteration, iteration of the run's last improvement.
     totals : float64 (3,): current value, best value, best value of the run.
@@ -102,9 +106,17 @@ class SearchState(NamedTuple):
     used: Any
     multiplier: Any
     tabu_until: Any
+    change: Any
+    again: Any
+    least: Any
+    ties: Any
     best: Any
     counts: Any
     totals: Any
+
+
+NEVER = np.iinfo(np.int64).max
+"""Iteration that never comes."""
 
 
 @without_allocation
@@ -140,7 +152,7 @@ def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
         soft.stride,
     )
     offsets, table = soft.offset, soft.table
-    start, values, cost, soft_index = model.start, state.values, state.cost, state.soft_index
+    start, values, cost, soft_index, again = model.start, state.values, state.cost, state.soft_index, state.again
     for use in range(soft.use_start[v], soft.use_start[v + 1]):
         f = use_factor[use]
         before = soft_index[f]
@@ -150,6 +162,7 @@ def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
             u = scope[s]
             if u == v:
                 continue
+            again[u] = 0
             stride = strides[s]
             at_zero = before - stride * values[u]
             first = start[u]
@@ -196,12 +209,13 @@ def _add_shares(
         model.coefficient,
         model.coefficients,
     )
-    values, hard_index, conflict, relief, weight = (
+    values, hard_index, conflict, relief, weight, again = (
         state.values,
         state.hard_index,
         state.conflict,
         state.relief,
         state.weight,
+        state.again,
     )
     has_relief = relief.shape[1] > 0
     is_listed = len(uses) > 0
@@ -213,6 +227,7 @@ def _add_shares(
             u = scope[s]
             if u == skip:
                 continue
+            again[u] = 0
             stride = strides[s]
             at_zero = index - stride * values[u]
             share = -1.0
@@ -257,6 +272,7 @@ def rebuild(model: Any, soft: Any, hard: Any, state: Any) -> Any:
     state.relief[:] = 0.0
     state.used[:] = 0.0
     state.violated[:] = -1
+    state.again[:] = 0
     state.counts[0] = 0
     total = 0.0
     for v in range(n):
@@ -295,6 +311,7 @@ def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
     a = state.values[v]
     if a == c:
         return
+    state.again[v] = 0
     first = model.start[v]
     state.totals[0] += model.unary[first + c] - model.unary[first + a] + state.cost[first + c] - state.cost[first + a]
     _add_costs(model, soft, state, v, c - a)
@@ -341,8 +358,9 @@ class LocalSearchSettings(NamedTuple):
     rest : int, maximum number of iterations for which a moved variable is fixed: without it, a variable with many equal
         values would move all the time.
     patience : int, iterations without improvement before a perturbation.
-    kick : int, maximum number of moves of a perturbation.
+    kick : int, maximum number of moves of a perturbation, the logarithm of which is uniform.
     weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
+    keeps : int, 1 if the best moves of each variable are kept from one iteration to the next.
     """
 
     tenure: Any
@@ -350,6 +368,7 @@ class LocalSearchSettings(NamedTuple):
     patience: Any
     kick: Any
     weight_step: Any
+    keeps: Any
 
 
 @without_allocation
@@ -411,6 +430,62 @@ def _best_move(model: Any, state: Any) -> Any:
                 if np.random.randint(ties) == 0:
                     best_v, best_b = v, b
     return best_v, best_b, least
+
+
+@without_allocation
+def _best_kept_move(model: Any, state: Any) -> Any:
+    """The same as of :func:`_best_move` for a model without linear constraints, by the kept moves of each variable."""
+    start, unary, permitted = model.start, model.unary, model.permitted
+    values, cost, conflict, tabu_until, changes, again, least, ties = (
+        state.values,
+        state.cost,
+        state.conflict,
+        state.tabu_until,
+        state.change,
+        state.again,
+        state.least,
+        state.ties,
+    )
+    iteration = state.counts[1]
+    aspired = state.totals[2] - state.totals[0] if state.counts[0] == 0 else -np.inf
+    best_v, best_b, tied = -1, -1, 0
+    best, is_tabu = np.inf, False
+    for v in range(len(values)):
+        if again[v] <= iteration:
+            first = start[v]
+            here = unary[first + values[v]] + cost[first + values[v]] + conflict[first + values[v]]
+            own_ties, expiry = 0, NEVER
+            least_free, least_tabu = np.inf, np.inf
+            for slot in range(first, start[v + 1]):
+                if slot == first + values[v] or permitted[slot] == 0:
+                    changes[slot] = np.inf
+                    continue
+                change = unary[slot] + cost[slot] + conflict[slot] - here
+                changes[slot] = change
+                if tabu_until[slot] > iteration:
+                    expiry = min(expiry, tabu_until[slot])
+                    least_tabu = min(least_tabu, change)
+                elif change < least_free:
+                    own_ties, least_free = 1, change
+                elif change == least_free:
+                    own_ties += 1
+            again[v], ties[v], least[v, 0], least[v, 1] = expiry, own_ties, least_free, least_tabu
+        aspires = least[v, 1] < min(least[v, 0], aspired)
+        change, own_ties = (least[v, 1], 1) if aspires else (least[v, 0], ties[v])
+        if change < best:
+            best_v, tied, best, is_tabu = v, own_ties, change, aspires
+        elif change == best and own_ties > 0:
+            tied += own_ties
+            if np.random.randint(tied) < own_ties:
+                best_v, is_tabu = v, aspires
+    if best_v >= 0:
+        tied = 0
+        for slot in range(start[best_v], start[best_v + 1]):
+            if changes[slot] == best and (tabu_until[slot] > iteration) == is_tabu:
+                tied += 1
+                if np.random.randint(tied) == 0:
+                    best_b = slot - start[best_v]
+    return best_v, best_b, best
 
 
 @without_allocation
@@ -487,7 +562,7 @@ def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterati
             break
         state.counts[1] += 1
         iteration = state.counts[1]
-        best_v, best_b, least = _best_move(model, state)
+        best_v, best_b, least = _best_kept_move(model, state) if settings.keeps else _best_move(model, state)
         if best_v >= 0:
             if least >= 0.0:
                 # A local minimum: violated constraints gain weight.
@@ -511,7 +586,7 @@ def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
     if state.totals[1] < np.inf and np.random.randint(4) != 0:
         for v in range(n):
             assign(model, soft, hard, state, v, state.best[v])
-    strength = 1 + np.random.randint(settings.kick)
+    strength = int(settings.kick ** np.random.random())
     for _ in range(strength):
         v = np.random.randint(n)
         size = model.start[v + 1] - model.start[v]
@@ -519,5 +594,5 @@ def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
         if model.permitted[model.start[v] + b]:
             _move(model, soft, hard, state, v, b, settings)
     state.totals[2] = np.inf
-    for slot in range(len(state.tabu_until)):
-        state.tabu_until[slot] = 0
+    state.tabu_until[:] = 0
+    state.again[:] = 0
