@@ -360,8 +360,8 @@ KEPT_VARIABLES = 64
 """Variables from which their best moves are kept: a move changes those of most others if there are few."""
 
 KEPT_SHARE = 4
-"""One in this many slots is visited in an iteration, at most, if best moves are kept (iterations took a third to a tenth
-of the time)."""
+"""One in this many slots is visited in an iteration, at most, if best moves are kept: iterations took a third to a
+tenth of the time."""
 
 CHUNK_WORK = 10_000_000
 """Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""
