@@ -536,6 +536,8 @@ class JoinElimination(Step):
             for low in range(0, len(rows.values), most):
                 high = min(low + most, len(rows.values))
                 scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
+        for buffers in inside.buffers:
+            buffers.clear()  # the marginalisation has the same memory
         yield from self._reduction.pieces(self._reduction.inputs([scratch]), context, outermost)
 
     def _by_gone(self, inputs: Sequence[JoinInput]) -> list[JoinInput]:
