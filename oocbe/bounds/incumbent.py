@@ -357,11 +357,11 @@ KICK_SHARE = 2
 """A perturbation moves at most one in this many variables, and a few in most cases."""
 
 KEPT_VARIABLES = 64
-"""Variables from which their best moves are kept: a move changes those of most others if there are few."""
+"""Number of variables from which best moves are kept: if there are fewer, a move changes those of most others."""
 
 KEPT_SHARE = 4
-"""One in this many slots is visited in an iteration, at most, if best moves are kept: iterations took a third to a
-tenth of the time."""
+"""If best moves are kept, an iteration is taken to visit one in this many slots: iterations took a third to a tenth of
+the time."""
 
 CHUNK_WORK = 10_000_000
 """Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""

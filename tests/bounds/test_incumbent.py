@@ -146,6 +146,18 @@ def test_colouring_without_safe_values():
     assert found.value == 0
 
 
+def test_a_large_colouring_is_not_perturbed_before_it_can_be_feasible():
+    """Perturbations after each hundred iterations moved more variables than the search had repaired."""
+    size, colours, random = 2500, 3, np.random.default_rng(800)
+    pairs = {tuple(sorted(random.choice(size, 2, replace=False).tolist())) for _ in range(2 * size)}
+    same = [[c, c] for c in range(colours)]
+    problem = Problem(
+        tuple(Variable(f"v{v}", colours) for v in range(size)),
+        constraints=tuple(Constraint(pair, same) for pair in sorted(pairs)),
+    )
+    assert find_incumbent(problem, PLENTY, iterations=40_000) is not None
+
+
 def linked(seed, count):
     """Variables with costs of pairs, one in two of which forbids what it does not list."""
     random = np.random.default_rng(seed)

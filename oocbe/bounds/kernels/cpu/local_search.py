@@ -350,6 +350,9 @@ def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
 RISE = 1.002
 """Factor by which the multiplier of a linear constraint changes in an iteration."""
 
+SEEKING, GENTLE = 9, 4
+"""Factor of the patience of a run without a feasible assignment; divisor of perturbations until there is one at all."""
+
 
 class LocalSearchSettings(NamedTuple):
     """Parameters of the search.
@@ -357,8 +360,8 @@ class LocalSearchSettings(NamedTuple):
     tenure : int, minimum tabu tenure of a value that a move leaves, in iterations; the maximum is twice that.
     rest : int, maximum number of iterations for which a moved variable is fixed: without it, a variable with many equal
         values would move all the time.
-    patience : int, iterations without improvement before a perturbation.
-    kick : int, maximum number of moves of a perturbation, the logarithm of which is uniform.
+    patience : int, iterations without improvement before a perturbation, in a run that has a feasible assignment.
+    kick : int, a perturbation has fewer moves than this; the logarithm of their number is uniform.
     weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
     keeps : int, 1 if the best moves of each variable are kept from one iteration to the next.
     """
@@ -434,7 +437,7 @@ def _best_move(model: Any, state: Any) -> Any:
 
 @without_allocation
 def _best_kept_move(model: Any, state: Any) -> Any:
-    """The same as of :func:`_best_move` for a model without linear constraints, by the kept moves of each variable."""
+    """As :func:`_best_move`, for a model without linear constraints, from the kept moves of each variable."""
     start, unary, permitted = model.start, model.unary, model.permitted
     values, cost, conflict, tabu_until, changes, again, least, ties = (
         state.values,
@@ -572,7 +575,7 @@ def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterati
         holds = _balance(model, state, RISE, settings.weight_step)
         if holds:
             improved |= _record(state)
-        if iteration - state.counts[2] > settings.patience:
+        if iteration - state.counts[2] > settings.patience * (SEEKING if state.totals[2] == np.inf else 1):
             _kick(model, soft, hard, state, settings)
             improved |= _balance(model, state, 1.0, settings.weight_step) and _record(state)
     return improved
@@ -586,7 +589,7 @@ def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
     if state.totals[1] < np.inf and np.random.randint(4) != 0:
         for v in range(n):
             assign(model, soft, hard, state, v, state.best[v])
-    strength = int(settings.kick ** np.random.random())
+    strength = int(max(2, settings.kick / (GENTLE if state.totals[1] == np.inf else 1)) ** np.random.random())
     for _ in range(strength):
         v = np.random.randint(n)
         size = model.start[v + 1] - model.start[v]
