@@ -29,7 +29,7 @@ RUNS = [
 ]
 
 
-SHORT_RUNS = [pytest.param(TWO_TABLES, 4, id="two tables, each 4th write"), *RUNS[1:]]
+SHORT_RUNS = [pytest.param(TWO_TABLES, 3, id="two tables, each 3rd write"), *RUNS[1:]]
 
 
 class Injector:
