@@ -55,15 +55,16 @@ class DataLimit:
     def of(self, nbytes: int, threads: int) -> Iterator[None]:
         """Within the block the process maps at most ``nbytes`` more, in addition to the program itself and its threads.
 
-        No effect if the system has a lower limit.
+        No effect if the system has a lower limit, or does not report the process's data.
         """
         import resource
 
         import numpy as np
 
-        limit = mapped_data() + nbytes + PROGRAM_DATA_BYTES + threads * THREAD_DATA_BYTES
+        mapped = mapped_data()
+        limit = mapped + nbytes + PROGRAM_DATA_BYTES + threads * THREAD_DATA_BYTES
         self._original = resource.getrlimit(resource.RLIMIT_DATA)
-        if self._original[0] != resource.RLIM_INFINITY and self._original[0] <= limit:
+        if mapped == 0 or (self._original[0] != resource.RLIM_INFINITY and self._original[0] <= limit):
             yield
             return
         with self._lock:

@@ -560,8 +560,7 @@ def test_kernels_reduce_all_groups_of_their_rows(folder, rows):
 
 
 def test_partial_results_come_from_pieces_that_fill_the_memory(folder, monkeypatch):
-    """Nothing else is at work while tables are joined by the variable that goes: 171 small pieces took four times as
-    long."""
+    """Nothing else is at work while tables are joined by the variable that goes: there were 171 small pieces."""
     pieces, work = [], JoinElimination.work
 
     def counted(step, inputs, *rest):

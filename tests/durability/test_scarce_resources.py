@@ -164,6 +164,13 @@ def test_a_lower_limit_of_the_system_is_left_as_it_is():
         resource.setrlimit(kind, before)
 
 
+def test_a_system_that_does_not_report_a_process_s_data_has_no_limit_on_it(monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    monkeypatch.setattr("oocbe.runtime.data_limit.mapped_data", lambda: 0)
+    with data_limit.of(1 << 30, 1):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == before and not data_limit.is_set
+
+
 def test_a_limit_that_was_lifted_more_than_once_holds_after_the_last_time():
     kind = resource.RLIMIT_DATA
     before = resource.getrlimit(kind)
