@@ -354,14 +354,14 @@ PATIENCE, PATIENCE_A_SLOT = 100, 1.5
 """Iterations without improvement before a perturbation: a number per permitted slot, and a limit."""
 
 KICK_SHARE = 2
-"""A perturbation moves at most one in this many variables, and a few in most cases."""
+"""A perturbation moves at most one in this many variables; small perturbations are as frequent as large ones."""
 
 KEPT_VARIABLES = 64
-"""Number of variables from which best moves are kept: if there are fewer, a move changes those of most others."""
+"""Minimum number of variables for keeping best moves: among fewer, a move changes those of most others."""
 
 KEPT_SHARE = 4
-"""If best moves are kept, an iteration is taken to visit one in this many slots: iterations took a third to a tenth of
-the time."""
+"""Estimate of an iteration that keeps best moves: it visits one in this many slots. Iterations took 1/7 to 2/3 of the
+time."""
 
 CHUNK_WORK = 10_000_000
 """Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""

@@ -33,17 +33,7 @@ from oocbe.runtime import (
     writable,
 )
 
-MODULES = (
-    address_space,
-    compilation,
-    data_limit,
-    deadline,
-    interruption,
-    memory,
-    parents,
-    process_memory,
-    writable,
-)
+MODULES = (address_space, compilation, data_limit, deadline, interruption, memory, parents, process_memory, writable)
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"
