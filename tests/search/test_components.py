@@ -223,12 +223,12 @@ def test_a_relaxation_that_does_not_apply_in_a_later_turn_leaves_elimination(mon
     assert (result.status, result.value) == ("optimal", sum(oocbe.solve(own, bounds="none").value for own in parts))
 
 
-@pytest.mark.parametrize("gap", ["30%", 150])
+@pytest.mark.parametrize("gap", ["70%", 600])
 def test_a_gap_is_that_of_the_whole(monkeypatch, gap):
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.02)
-    whole = side_by_side([hard(seed, 34, 5) for seed in range(2)])
+    whole = side_by_side([hard(seed, 60, 5) for seed in range(2)])  # no turn proves one by accident
     result = oocbe.solve(whole, gap=gap)
-    assert result.bound < result.value <= result.bound + (150 if gap == 150 else 0.3 * result.value)
+    assert result.bound < result.value <= result.bound + (600 if gap == 600 else 0.7 * result.value)
     assert any("ended within the gap" in note for note in result.notes)
 
 
