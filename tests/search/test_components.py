@@ -21,7 +21,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime import interruption
-from oocbe.search import bounded
+from oocbe.search import bounded, incumbent_search
 from oocbe.search.bounded import BoundedSolve
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.effort import examples
@@ -275,6 +275,7 @@ def end_time(_, __, deadline):
 @pytest.mark.parametrize(("event", "limit"), [(request_end, None), (end_time, 1000.0)])
 def test_parts_without_a_turn_have_an_assignment_and_a_bound(at_part, monkeypatch, event, limit):
     monkeypatch.setattr(interruption, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(incumbent_search, "MOST_SECONDS", 60.0)
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.1)
     whole = side_by_side([hard(seed, 60, 5) for seed in range(3)])
     at_part(event)
