@@ -61,8 +61,14 @@ def test_linear_constraints_leave_room_for_the_others():
     assert problem.evaluate(Dive(tables).run()) is not None
 
 
-def test_a_search_after_the_time_limit_satisfies_hard_tables(monkeypatch):
-    monkeypatch.setattr(incumbent_search, "MOST_SECONDS", 60.0)  # a loaded machine may be slow
+@pytest.fixture
+def time_to_choose(monkeypatch):
+    """A loaded machine may take long for a dive or a greedy choice."""
+    monkeypatch.setattr(incumbent_search, "MOST_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("time_to_choose")
+def test_a_search_after_the_time_limit_satisfies_hard_tables():
     problem, options = parities(90), SolveOptions(incumbent_seconds=1)
     assert LocalSearch(problem).run(0.05) is None
     known = SharedBounds(problem, options.gap, lambda *_: None)
@@ -151,6 +157,7 @@ def test_a_greedy_choice_needs_a_value_without_a_conflict():
     assert known.value is None
 
 
+@pytest.mark.usefixtures("time_to_choose")
 def test_a_limit_before_any_search_leaves_a_greedy_choice():
     problem = packing(0, 300, 40, 2, 4000)
     result = oocbe.solve(problem, time_limit=0.05)
@@ -158,6 +165,7 @@ def test_a_limit_before_any_search_leaves_a_greedy_choice():
     assert result.value < 99 * 300
 
 
+@pytest.mark.usefixtures("time_to_choose")
 def test_a_signal_at_the_start_leaves_a_greedy_choice():
     known = known_of(packing(0, 100, 40, 2, 1000))
     with listening() as interruption:
@@ -166,6 +174,7 @@ def test_a_signal_at_the_start_leaves_a_greedy_choice():
     assert known.value == known.problem.evaluate(known.assignment)
 
 
+@pytest.mark.usefixtures("time_to_choose")
 def test_a_signal_during_propagation_leaves_a_greedy_choice(interrupts_heard, monkeypatch):
     def interrupted(*_):
         signal.raise_signal(signal.SIGINT)
