@@ -192,6 +192,35 @@ def test_conditioning_within_little_memory(small_clusters, task, seed, monkeypat
     assert not oocbe.anytime(task, complete_graph(), time_limit=600).method.startswith("conditioning")
 
 
+def test_marginals_on_which_the_evidence_depends_are_exact_where_the_others_take_too_long(monkeypatch):
+    core, random = complete_graph(), np.random.default_rng(7)
+    names, functions = [*core.variables], [*core.functions]
+    for pair in ((0, 3), (1, 4), (6, 7), (2, 5)):  # v8 depends on v6 and v7
+        share = random.random((2, 2, 1))
+        functions.append(oocbe.Function.from_array((*pair, len(names)), np.concatenate((share, 1 - share), axis=2)))
+        names.append(oocbe.Variable(f"v{len(names)}", 2))
+    problem = oocbe.Problem(tuple(names), tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    seconds = module.QueryAnswer.seconds
+
+    def limited(answer, asked, memory):
+        return math.inf if len(asked) > 6 else seconds(answer, asked, memory)
+
+    monkeypatch.setattr(module.QueryAnswer, "seconds", limited)
+    monkeypatch.setattr(module, "_by_conditioning", lambda *_: None)
+    monkeypatch.setattr(module, "ROWS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "LEVELS", (0, 2))
+    result = oocbe.anytime("MAR", problem, time_limit=600)
+    weights = weights_of(problem)
+    assert result.status == "estimated"
+    assert result.value == pytest.approx(math.log(weights.sum()), rel=1e-12)
+    assert "the marginals of 6 of 10 variables are exact" in result.notes
+    for v in range(6):
+        exact = weights.sum(axis=tuple(axis for axis in range(10) if axis != v)) / weights.sum()
+        assert result.marginals[v] == pytest.approx(exact, rel=1e-12)
+    check("MAR", problem, result, ())
+
+
 @pytest.mark.parametrize("cliques", [1, 2])
 def test_more_values_of_a_cut_set_than_floats_have(cliques):
     """Without a time limit, their number was too large for a float, or the search for a cut-set did not end."""

@@ -56,6 +56,25 @@ def test_the_search_for_an_order_begins_with_a_known_one(tune):
     assert answer.QueryAnswer(known, {}).numbers(())[0] <= 16
 
 
+def test_groups_of_targets_are_found_along_a_known_order(tune):
+    """Greedy orders of nearly the same factors differ by more than the factors do: these were several trees."""
+    tune(cell_seconds=1.0, group_orders=60)
+    _, _, order = answer.QueryAnswer.of(grid(14)).numbers(())
+    tune(group_orders=1)
+    core, random = grid(14), np.random.default_rng(0)
+    leaves = [(f.scope, random.random((2, 2, 1))) for f in core.functions[::30]]
+    shares = [(196 + i, scope, np.concatenate((share, 1 - share), axis=2)) for i, (scope, share) in enumerate(leaves)]
+    problem = dataclasses.replace(
+        core,
+        variables=(*core.variables, *(oocbe.Variable(f"y{leaf}", 2) for leaf, _, _ in shares)),
+        functions=(*core.functions, *(oocbe.Function.from_array((*scope, leaf), p) for leaf, scope, p in shares)),
+    )
+    known = dataclasses.replace(written_out(problem), order=(*(leaf for leaf, _, _ in shares), *order))
+    own = answer.QueryAnswer(known, {})
+    assert own.relevant(1 << 40) == set(range(196))
+    assert own.seconds(range(len(problem.variables)), 1 << 40) < 1.5 * own.seconds((), 1 << 40)
+
+
 def test_the_search_for_an_order_goes_on_until_the_tables_fit_the_memory(tune, monkeypatch):
     """Otherwise it would end at once, as elimination would take no time."""
     monkeypatch.setenv("OOCBE_THREADS", "1")  # each has sums of its own

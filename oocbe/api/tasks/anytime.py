@@ -284,9 +284,13 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         best.exact(-math.inf, "propagation")
         return
 
+    known: dict[int, NDArray[Any]] = {}
+    taken: list[NDArray[Any]] = []
+
     def take(shares: Sequence[NDArray[Any]]) -> None:
         if wants_marginals:
-            best.marginals = left.lift_marginals(shares, 1.0, 0.0)
+            taken[:] = [known.get(v, share) for v, share in enumerate(shares)]
+            best.marginals = left.lift_marginals(taken, 1.0, 0.0)
 
     best.take = take
     take([np.full(size, 1.0 / size) for size in left.problem.sizes])
@@ -338,7 +342,8 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             is_over = graph.propagate(rounds, DAMPING) < CONVERGED
             if graph is first or is_over or rounds == PORTIONS[-1]:
                 take(graph.marginals() if wants_marginals else ())
-                best.value, best.method = graph.estimate, f"belief propagation, clusters of {graph.largest:,} cells"
+                best.value = best.value if known else graph.estimate
+                best.method = f"belief propagation, clusters of {graph.largest:,} cells"
             if is_over:
                 return True
         return False
@@ -354,6 +359,9 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         return
     if factors is not None:
         _by_conditioning(factors, choice.separators, targets, place, best)
+    if wants_marginals and not best.is_exact():
+        known |= _of_relevant_variables(answers, len(targets), place, best)
+        take(taken)
     if has_driver and literals is not None and not best.is_exact():
         _by_counting(clauses, *literals, options, best, COUNT_SHARE)
     if not best.is_exact() and choice.cost() < ROWS_A_SECOND * _remaining():
@@ -453,20 +461,46 @@ def _by_relevant_factors(
     answers: Sequence[QueryAnswer], targets: Collection[int], place: TablePlace, best: _Best, share: float
 ) -> bool:
     """Whether the fastest elimination ended in its share of the time."""
-    expected = [math.inf] * len(answers)
-    for number, answer in enumerate(answers):
-        with _limited(PLAN_SHARE * _remaining()):
-            expected[number] = answer.seconds(targets, int(place.memory))
-    seconds = min(expected, default=math.inf)
-    if seconds > share * _remaining() or seconds == math.inf:
+    answer = _fastest(answers, targets, place, share)
+    if answer is None:
         return False
-    answer = answers[expected.index(seconds)]
     with _attempt(best, share):
         found = answer.posteriors(targets, place.backend)
         value = answer.log_evidence(place.backend)
         best.take([found[v] for v in targets])
         best.exact(value, "elimination of relevant factors")
     return best.is_exact()
+
+
+def _fastest(
+    answers: Sequence[QueryAnswer], targets: Collection[int], place: TablePlace, share: float
+) -> QueryAnswer | None:
+    """The fastest elimination, if it is expected to end in a share of the time."""
+    expected = [math.inf] * len(answers)
+    for number, answer in enumerate(answers):
+        with _limited(PLAN_SHARE * _remaining()):
+            expected[number] = answer.seconds(targets, int(place.memory))
+    seconds = min(expected, default=math.inf)
+    return None if seconds > share * _remaining() or seconds == math.inf else answers[expected.index(seconds)]
+
+
+def _of_relevant_variables(
+    answers: Sequence[QueryAnswer], variables: int, place: TablePlace, best: _Best
+) -> dict[int, NDArray[np.float64]]:
+    """Exact marginals of the variables whose factors the partition function needs, where all take too long; else none.
+
+    variables : their number, with all others.
+    """
+    with _attempt(best):
+        targets = answers[-1].relevant(int(place.memory)) if answers else frozenset()
+        answer = _fastest(answers, targets, place, EXACT_SHARE) if 0 < len(targets) < variables else None
+        if answer is not None:
+            found = answer.posteriors(targets, place.backend)
+            best.value = answer.log_evidence(place.backend)
+            best.bound(best.value, best.value)
+            best.notes.append(f"the marginals of {len(found):,} of {variables:,} variables are exact")
+            return found
+    return {}
 
 
 def _weights_of_literals(energies: Problem) -> tuple[dict[int, list[int]], float] | None:

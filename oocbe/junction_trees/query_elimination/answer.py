@@ -127,13 +127,16 @@ class CasePlan:
         whole = self._together(evidence, rest)
         uses = np.bincount([v for scope in self._scopes for v in scope], minlength=len(self._sizes))
         leaves = sum(uses[v] == 1 for v in rest)
-        if tuning().cell_seconds * _cost(whole) <= tuning().group_seconds * leaves:
+        seconds, begin = tuning().cell_seconds * _cost(whole), time.perf_counter()
+        if seconds <= tuning().group_seconds * leaves:
             return whole
         wanted: set[int] = set(rest)
         alone: list[Group] = []
         for v in rest:
             if v in wanted:
                 check_deadline()
+                if time.perf_counter() - begin > tuning().search_share * seconds:
+                    return whole
                 alone.append(self._group_of({v}, wanted))
                 wanted -= alone[-1].asked
         groups: list[Group] = []
@@ -178,23 +181,17 @@ class CasePlan:
         return (best, merged) if merged.order.cost <= other.order.cost + new.order.cost else None
 
     def _group(self, factors: Collection[int], asked: Collection[int]) -> Group:
-        having = {v for f in factors for v in self._scopes[f]}
-        return Group(frozenset(factors), frozenset(having & set(asked)), self._orders(factors).order(0), False)
+        having, orders = {v for f in factors for v in self._scopes[f]}, self._orders(factors)
+        own = [] if self._place.has_order else [orders.order(0)]
+        given = [orders.along(self._case.order)] if self._case.order else []
+        return Group(frozenset(factors), frozenset(having & set(asked)), min(own + given, key=self._rank), False)
 
     def _improved(self, group: Group) -> Group:
         """The group with the best order of a search, limited to a share of its tree's time and of the time left."""
-        if self._place.has_order:
-            return replace(group, order=self._orders(group.factors).along(self._case.order))
         is_cheap = tuning().search_share * tuning().cell_seconds * group.order.cost < tuning().group_seconds
-        if is_cheap and group.order.nbytes <= self._place.memory:
+        if self._place.has_order or (is_cheap and group.order.nbytes <= self._place.memory):
             return group
-
-        def rank(order: Order) -> tuple[bool, float]:
-            return order.nbytes > self._place.memory, order.cost
-
         orders, best = self._orders(group.factors), group.order
-        if self._case.order:
-            best = min(best, orders.along(self._case.order), key=rank)
         begin, deadline = time.perf_counter(), current()
         left = math.inf if deadline is None else 0.75 * deadline.remaining
         for seed in range(1, tuning().group_orders):
@@ -202,8 +199,11 @@ class CasePlan:
             enough = enough if best.nbytes <= self._place.memory else 4 * tuning().first_order_seconds
             if time.perf_counter() - begin > min(left, enough):
                 break
-            best = min(best, orders.order(seed, best), key=rank)
+            best = min(best, orders.order(seed, best), key=self._rank)
         return replace(group, order=best)
+
+    def _rank(self, order: Order) -> tuple[bool, float]:
+        return order.nbytes > self._place.memory, order.cost
 
     def _orders(self, factors: Collection[int]) -> _Orders:
         return _Orders([self._scopes[f] for f in sorted(factors)], self._sizes, self._place)
@@ -355,6 +355,11 @@ class QueryAnswer:
     def seconds(self, asked: Collection[int], memory: int) -> float:
         """Estimated seconds of an answer; infinite if it exceeds the memory limit, in bytes."""
         return 0.0 if self._case is None else self._seconds(self._plan(asked, memory), memory)
+
+    def relevant(self, memory: int) -> frozenset[int]:
+        """Variables of the factors on which the probability of the evidence depends: their posteriors need no other."""
+        plan = self._plan((), memory)
+        return frozenset(v for group in plan.groups for v in plan.variables(group))
 
     def best_seconds(self, memory: int) -> float:
         """Estimated seconds of :meth:`best`; infinite if it exceeds the memory limit, in bytes."""
