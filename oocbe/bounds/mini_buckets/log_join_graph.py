@@ -24,13 +24,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.kernels.cpu.log_tables import add_logarithms, power_sums, send_belief
+from oocbe.bounds.kernels.cpu.log_tables import add_logarithms, power_sums, send_beliefs
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.model.parts import Constraint, Function
@@ -60,19 +61,27 @@ class Traversal:
     cells: int
 
 
+class Program(NamedTuple):
+    """Edges and the traversals of their ends, as :func:`~oocbe.bounds.kernels.cpu.log_tables.send_beliefs` has them."""
+
+    edges: NDArray[np.int64]
+    walks: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+
 @dataclass
 class LogCluster:
     """A mini-bucket.
 
     variable : the eliminated one. scope : in elimination order, ``variable`` first.
-    belief : its table; in the beginning the sum of its functions.
     parent : index of the cluster that receives its message; None: no variable is left.
+    belief : its table; in the beginning the sum of its functions.
     """
 
     variable: int
     scope: tuple[int, ...]
-    belief: Logs = field(repr=False)
     parent: int | None = None
+    belief: Logs = field(default_factory=lambda: np.empty(0), repr=False)
 
 
 @dataclass
@@ -82,7 +91,7 @@ class Edge:
     start: int
     end: int
     scope: tuple[int, ...]
-    table: Logs = field(repr=False)
+    table: Logs = field(default_factory=lambda: np.empty(0), repr=False)
 
 
 class LogJoinGraph:
@@ -106,8 +115,18 @@ class LogJoinGraph:
         self._position = {v: place for place, v in enumerate(order)}
         self._buckets: list[list[int]] = []
         self._constant = float(problem.constant)
-        self._walk = cache(self._made_walk)
+        self._made_walk = cache(self._traversal)  # many tables have the same sizes
         homes = self._divide(scopes_of(problem), order, most_cells, memory)
+        scopes = [c.scope for c in self.clusters] + [edge.scope for edge in self.edges]
+        self._starts = np.cumsum([0, *(math.prod(self.sizes[v] for v in scope) for scope in scopes)])
+        self._cells = np.zeros(self._starts[-1])
+        tables = [self._cells[low:high] for low, high in pairwise(self._starts.tolist())]
+        for own, table in zip(self.clusters, tables, strict=False):
+            own.belief = table
+        for edge, table in zip(self.edges, tables[len(self.clusters) :], strict=True):
+            edge.table = table
+            table -= math.log(len(table))
+            self._constant -= math.log(len(table))
         for home, (scope, table) in zip(homes, self._tables(problem), strict=True):
             if home is None:
                 self._constant += float(table[0])
@@ -164,13 +183,30 @@ class LogJoinGraph:
         change = math.inf
         for _ in range(rounds):
             change = 0.0
-            for edge in self.edges:
-                change = max(change, self._send(edge, edge.start, edge.end, damping))
-            for edge in reversed(self.edges):
-                change = max(change, self._send(edge, edge.end, edge.start, damping))
+            for backward in (False, True):
+                sent = send_beliefs(self._cells, self._starts, *self._program, backward, damping, current_flag())
+                change, self._constant = max(change, float(sent[0])), self._constant + float(sent[1])
+                check_deadline()
             if change < CONVERGED or not self.is_divided:
                 return change
         return change
+
+    @cached_property
+    def _program(self) -> Program:
+        numbers: dict[int, int] = {}
+        found: list[Traversal] = []
+        edges = np.empty((len(self.edges), 5), dtype=np.int64)
+        for place, edge in enumerate(looked(self.edges)):
+            edges[place, :3] = len(self.clusters) + place, edge.start, edge.end
+            for end, column in ((edge.start, 3), (edge.end, 4)):
+                walk = self._walk(self.clusters[end].scope, edge.scope)
+                edges[place, column] = numbers.setdefault(id(walk), len(found))
+                if edges[place, column] == len(found):
+                    found.append(walk)
+        parts = [part for walk in found for part in (walk.bases, walk.inner)]
+        ends = np.cumsum([0, *map(len, parts)])
+        walks = np.stack((ends[:-1:2], ends[1::2], ends[2::2]), axis=1)
+        return Program(edges, walks, np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
     @property
     def estimate(self) -> float:
@@ -245,18 +281,6 @@ class LogJoinGraph:
             np.subtract(mean, own, out=shift, where=mean > -math.inf)
             self._add(table, scope, shift, v)
 
-    def _send(self, edge: Edge, sender: int, receiver: int, damping: float) -> float:
-        """Update an edge and its receiver by its sender; returns the largest change of a share."""
-        check_deadline()
-        ends = [self.clusters[sender], self.clusters[receiver]]
-        walks = [self._walk(own.scope, edge.scope) for own in ends]
-        beliefs = [own.belief for own in ends]
-        arrays = (beliefs[0], walks[0].bases, walks[0].inner, beliefs[1], walks[1].bases, walks[1].inner)
-        change, total = send_belief(edge.table, *arrays, damping, current_flag())
-        self._constant += total
-        check_deadline()
-        return float(change)
-
     def _total(self, table: Logs) -> float:
         peak = float(table.max(initial=-math.inf))
         return peak if peak == -math.inf else peak + math.log(float(np.exp(table - peak).sum()))
@@ -272,18 +296,23 @@ class LogJoinGraph:
         walk = self._walk(scope, own)
         add_logarithms(target, part, walk.bases, walk.inner, factor)
 
-    def _made_walk(self, large: tuple[int, ...], small: tuple[int, ...]) -> Traversal:
-        steps, step = dict.fromkeys(large, 0), 1
-        for v in reversed(small):
-            steps[v] = step
-            step *= self.sizes[v]
+    def _walk(self, large: tuple[int, ...], small: tuple[int, ...]) -> Traversal:
+        return self._made_walk(tuple(self.sizes[v] for v in large), tuple(large.index(v) for v in small))
+
+    @staticmethod
+    def _traversal(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Traversal:
+        """Of a table of these sizes, and one over some of its axes."""
+        steps, step = [0] * len(sizes), 1
+        for axis in reversed(axes):
+            steps[axis] = step
+            step *= sizes[axis]
         inner = bases = np.zeros(1, dtype=np.int64)
-        for v in reversed(large):
-            axis = np.arange(self.sizes[v], dtype=np.int64)[:, None] * steps[v]
+        for size, own in zip(reversed(sizes), reversed(steps), strict=True):
+            along = np.arange(size, dtype=np.int64)[:, None] * own
             if len(inner) < BLOCK_CELLS:
-                inner = (axis + inner).ravel()
+                inner = (along + inner).ravel()
             else:
-                bases = (axis + bases).ravel()
+                bases = (along + bases).ravel()
         return Traversal(bases, inner, step)
 
     def _tables(self, problem: Problem) -> Iterator[tuple[tuple[int, ...], Logs]]:
@@ -345,7 +374,7 @@ class LogJoinGraph:
                     else:
                         homes[number] = here
                 ordered = tuple(sorted(own, key=self._position.__getitem__))
-                self.clusters.append(LogCluster(v, ordered, np.zeros(size)))
+                self.clusters.append(LogCluster(v, ordered))
                 if here > first:
                     self._connect(here - 1, here, (v,))
                 if len(own) > 1:
@@ -360,6 +389,4 @@ class LogJoinGraph:
         return homes
 
     def _connect(self, start: int, end: int, scope: tuple[int, ...]) -> None:
-        size = math.prod(self.sizes[v] for v in scope)
-        self.edges.append(Edge(start, end, scope, np.full(size, -math.log(size))))
-        self._constant -= math.log(size)
+        self.edges.append(Edge(start, end, scope))

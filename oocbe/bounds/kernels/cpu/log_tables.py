@@ -81,7 +81,51 @@ def power_sums(
 
 
 @jit
-def send_belief(
+def send_beliefs(
+    cells: NDArray[Any],
+    starts: NDArray[Any],
+    edges: NDArray[Any],
+    walks: NDArray[Any],
+    positions: NDArray[Any],
+    backward: bool,
+    damping: float,
+    stop: NDArray[Any],
+) -> tuple[float, float]:
+    """Send beliefs along edges, one after the other, until the flag is set.
+
+    A separator becomes the marginal of its sender; the receiver is multiplied by the new separator divided by the old
+    one. The separator, and the receiver unless it becomes 0, are normalised to a sum of 1. Cells of 0 stay 0.
+
+    cells : float64, logarithms of all tables, of separators with a sum of 1; updated. starts : int64 (tables + 1,).
+    edges : int64 (edges, 5): tables of the separator and of both ends, and the walks of the separator in each.
+    walks : int64 (walks, 3): where its bases and its inner ones begin in ``positions``, int64, and where these end.
+    backward : from the last edge to the first, and each from its second end. damping : share of the old separator.
+    stop : int64 (1,), the deadline's flag.
+    Returns the largest change of a share of a separator, and the logarithm of the receivers' divisors.
+    """
+    change, total = 0.0, 0.0
+    for e in range(len(edges)):
+        if stop[0] != 0:
+            break
+        edge = edges[len(edges) - 1 - e if backward else e]
+        sender, receiver = (2, 1) if backward else (1, 2)
+        own, more = _send(
+            cells[starts[edge[0]] : starts[edge[0] + 1]],
+            cells[starts[edge[sender]] : starts[edge[sender] + 1]],
+            positions[walks[edge[sender + 2], 0] : walks[edge[sender + 2], 1]],
+            positions[walks[edge[sender + 2], 1] : walks[edge[sender + 2], 2]],
+            cells[starts[edge[receiver]] : starts[edge[receiver] + 1]],
+            positions[walks[edge[receiver + 2], 0] : walks[edge[receiver + 2], 1]],
+            positions[walks[edge[receiver + 2], 1] : walks[edge[receiver + 2], 2]],
+            damping,
+            stop,
+        )
+        change, total = max(change, own), total + more
+    return change, total
+
+
+@helper
+def _send(
     edge: NDArray[Any],
     sender: NDArray[Any],
     sender_bases: NDArray[Any],
@@ -90,20 +134,12 @@ def send_belief(
     receiver_bases: NDArray[Any],
     receiver_inner: NDArray[Any],
     damping: float,
-    flag: NDArray[Any],
+    stop: NDArray[Any],
 ) -> tuple[float, float]:
-    """Set a separator to its sender's marginal, and multiply the receiver by the new separator by the old one.
-
-    The separator, and the receiver unless it becomes 0, are normalised to a sum of 1. Cells of 0 stay 0. Nothing is
-    changed where the flag is set.
-
-    edge : float64 (cells of the separator,), logarithms of sum 1. sender, receiver : float64 (cells,), below inf.
-    sender_bases and so on : int64, see the module. damping : share of the old separator. flag : int64 (1,).
-    Returns Largest change of a share of the separator, and the logarithm of the receiver's divisor.
-    """
+    """Send a belief along an edge; nothing is changed where the flag is set. Returns as :func:`send_beliefs`."""
     made, peaks, shift = np.empty_like(edge), np.empty_like(edge), np.empty_like(edge)
-    power_sums(made, peaks, sender, sender_bases, sender_inner, 1.0, flag)
-    if flag[0]:
+    power_sums(made, peaks, sender, sender_bases, sender_inner, 1.0, stop)
+    if stop[0] != 0:
         return 0.0, 0.0
     for step in range(2):
         total = _log_total(made)
