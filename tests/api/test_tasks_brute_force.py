@@ -162,3 +162,23 @@ def test_min_marginals_of_integers_keep_every_digit(costs, maximises, forbids):
             best = (max if maximises else min)(own, default=None)
             assert content["abc"[v]][str(x)] == best
             assert (type(found[x]), found[x]) == (int, best) if own else math.isnan(found[x])
+
+
+@pytest.mark.parametrize("offset", [10**17, -(10**17)])
+@pytest.mark.parametrize("is_narrow", [True, False])
+def test_weights_of_large_integers_depend_on_their_differences(offset, is_narrow):
+    settings = OPTIONS if is_narrow else SolveOptions(order="linear", tables="incomplete", piece_rows=1, backend="cpu")
+    costs = np.array([[0, 3], [1, 2]])
+    for semiring in (MIN_SUM, MAX_SUM):
+        first, other = (
+            Problem((Variable("a", 2), Variable("b", 2)), (Function.from_array((0, 1), costs + by),), semiring=semiring)
+            for by in (0, offset)
+        )
+        for one, two in zip(marginals(first, settings).marginals, marginals(other, settings).marginals, strict=True):
+            np.testing.assert_allclose(two, one)
+        np.testing.assert_allclose(oocbe.JunctionTree(other).marginal("a"), marginals(first, settings).marginals[0])
+    shifted = Problem(
+        first.variables, (*other.functions, Function((), np.zeros((1, 0), dtype=np.int64), np.array([-offset]))), ()
+    )
+    wanted = log_partition(Problem(first.variables, first.functions, ()), settings).value
+    assert log_partition(shifted, settings).value == pytest.approx(wanted, rel=1e-12)

@@ -30,7 +30,7 @@ from oocbe.elimination.plan.plan import Plan, PlannedBucket, disk_available
 from oocbe.elimination.preparation.prepare import check_signs, scopes_of, zeros_forbid
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
-from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor
+from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor, without_offsets
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import (
@@ -86,11 +86,7 @@ class FlatTables(NamedTuple):
             return float(np.maximum.reduceat(np.abs(self.values, dtype=np.float64), self.starts[:-1]).sum())
 
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
-        """The tables as logarithms of weights, and the log-sum-exp problem of the parts without variables.
-
-        Raises UnsupportedError: a factor of a product is negative; ValueRangeError: logarithms leave the range of
-        float64.
-        """
+        """The tables as logarithms of weights, and the problem of parts without variables; errors as the function's."""
         semiring = problem.semiring
         factor, permitted = weight_factor(semiring, temperature), self.permitted
         adds = semiring.combination is Combination.ADD or semiring.counts
@@ -273,9 +269,7 @@ class NarrowProblem:
     def solve(self) -> tuple[ForwardPass, tuple[int, ...] | None]:
         """The result of a forward pass, and an optimal assignment for selecting semirings.
 
-        Raises
-        ------
-        TimeLimitError : the deadline of the block passed. FloatRangeError : float64 cannot represent a value.
+        Raises TimeLimitError: the deadline of the block passed; FloatRangeError: float64 cannot represent a value.
         """
         semiring, layout = self.semiring, self.layout
         values, permitted = self.cells(self.tables.values.dtype)
@@ -312,12 +306,9 @@ class NarrowProblem:
         return ForwardPass([], None if is_impossible else total, exponent, *numbers)
 
     def marginals(self) -> tuple[float, tuple[NDArray[np.float64], ...]] | None:
-        """In log-sum-exp, the logarithm of the sum of weights, and the probabilities of each variable's values; None if
-        no assignment is feasible.
+        """In log-sum-exp, the logarithm of the sum of weights, and each value's probability; None: nothing is feasible.
 
-        Raises
-        ------
-        TimeLimitError : the deadline of the block passed.
+        Raises TimeLimitError: the deadline of the block passed.
         """
         layout = self.layout
         values, permitted = self.cells(np.float64)
@@ -373,6 +364,7 @@ def narrow_problem(
     if found is None:
         return None
     taken = time.monotonic() - begin
+    problem = problem if temperature is None else without_offsets(problem)
     tables = flat_tables(problem, semiring, memory // numbers.narrow_factor_bytes)
     check_deadline()
     if tables is None:

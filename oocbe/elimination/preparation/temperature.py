@@ -46,7 +46,7 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
     adds = semiring.combination is Combination.ADD or semiring.counts
     check_range(problem, float_magnitude(problem) if adds else 0.0, temperature)
     if adds:
-        return replace(scaled(problem, factor), semiring=LOG_SUM_EXP)
+        return replace(scaled(without_offsets(problem), factor), semiring=LOG_SUM_EXP)
     functions = tuple(_logarithms(problem, f, factor) for f in looked(problem.functions))
     if problem.constant < 0:
         raise UnsupportedError(f"{problem.name}: the constant is negative; weights need products that are not")
@@ -54,6 +54,17 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
         functions = (*functions, Function((), np.zeros((0, 0), dtype=np.int64), np.zeros(0)))
         return replace(problem, functions=functions, constant=0.0, semiring=LOG_SUM_EXP)
     return replace(problem, functions=functions, constant=math.log(problem.constant) * factor, semiring=LOG_SUM_EXP)
+
+
+def without_offsets(problem: Problem) -> Problem:
+    """Large integers to add, less an offset of each function, which the constant takes: floats round 2^53 + 1."""
+    if problem.semiring.combination is not Combination.ADD or not problem.is_integral or problem.magnitude < 2**32:
+        return problem
+    known, functions = problem.extremes, []
+    offsets = (np.maximum(known.least, 0) + np.minimum(known.greatest, 0)).tolist()  # so that no value grows in size
+    for f, by in zip(looked(problem.functions), offsets, strict=True):
+        functions.append(Function(f.scope, f.tuples, f.values - by, None if f.default is None else f.default - by))
+    return replace(problem, functions=tuple(functions), constant=problem.constant + sum(offsets))
 
 
 def weight_factor(semiring: Semiring, temperature: float) -> float:
@@ -65,12 +76,9 @@ def weight_factor(semiring: Semiring, temperature: float) -> float:
 
 
 def check_range(problem: Problem, largest: float, temperature: float) -> None:
-    """Refuse a temperature at which logarithms of weights leave the range of float64.
+    """Refuse a temperature at which logarithms of weights leave the range of float64 (ValueRangeError).
 
-    largest : no sum of values that are added is larger in size; of factors, no logarithm is larger than
-        :data:`LARGEST_LOGARITHM`.
-
-    Raises ValueRangeError: they do.
+    largest : no sum of added values is larger in size; no logarithm of a factor exceeds :data:`LARGEST_LOGARITHM`.
     """
     factor = weight_factor(problem.semiring, temperature)
     if not abs(max(largest, LARGEST_LOGARITHM) * factor) < LARGEST_TOTAL:  # nor where that is not a number
