@@ -194,12 +194,7 @@ _POOL = ResultPool()
 class PooledColumns:
     """Columns of a result in memory that is pinned ahead of it.
 
-    Parameters
-    ----------
     dtypes : of the columns. memories : of the pool, one for each. limit : of their pinned bytes.
-
-    Attributes
-    ----------
     columns : one-dimensional, for as many items as the reservations hold.
     """
 

@@ -299,8 +299,6 @@ class Contraction:
 class ContractionPath:
     """The steps of an einsum; prints itself.
 
-    Attributes
-    ----------
     expression : of the einsum. steps : in order.
     """
 

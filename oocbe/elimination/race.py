@@ -53,8 +53,6 @@ class Attempt:
 
     The block sets ``outcome``. An error that abandons the order is stored instead of raised.
 
-    Attributes
-    ----------
     choice : the order. forward : its forward pass, to be run; removed once the order is abandoned.
     outcome : of the forward pass; None before its end. error : that abandoned the order, or None.
     """
@@ -94,8 +92,6 @@ class Race:
             with attempt:
                 attempt.outcome = attempt.forward.run()
 
-    Parameters
-    ----------
     problem, semiring : what is solved.
     choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
@@ -104,10 +100,7 @@ class Race:
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`. dtype : of their values;
         None: that of the problem.
     forward : the class that computes them, or its constructor with some arguments.
-
-    Attributes
-    ----------
-    attempts : number of abandoned runs. winner : the completed order, or None.
+    attempts : number of abandoned runs so far. winner : the completed order, or None.
     """
 
     def __init__(

@@ -202,13 +202,8 @@ class KeyedRows(Source, Protocol):
 class KeyIndex:
     """Index of a sorted source's common keys; a key is one number, the last common variable most significant.
 
-    Parameters
-    ----------
     source : sorted, with the common variables most significant, in their order. common : the variables.
     budget : of the memory for a stretch's keys during the search for a row.
-
-    Attributes
-    ----------
     firsts, lasts : numbers of the first and the last row of each stretch (a chunk) of the source.
     end : a number above all keys.
     """
@@ -338,8 +333,6 @@ class OrderedSlice:
 class LaidEndToEnd:
     """The concatenated rows of several sources of one layout and dtype; see :class:`oocbe.execution.sources.Source`.
 
-    Attributes
-    ----------
     sources : at least one.
     """
 

@@ -61,8 +61,6 @@ def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
 class EvenStretches:
     """Rows that may be cut anywhere, in stretches of equal numbers of rows but the last; see ``KeyedRows``.
 
-    Attributes
-    ----------
     rows : number of rows. stretch_rows : rows of a stretch, whose first and last key are used to cut the rows.
     """
 
@@ -86,8 +84,6 @@ class EvenStretches:
 class InMemorySource(EvenStretches):
     """A table in memory; rows on a device are copied to main memory.
 
-    Attributes
-    ----------
     table : the table. row_bytes : of one row's key words and value. Others as for :class:`Source`.
     """
 
@@ -168,12 +164,7 @@ class ChunkCache:
 class StoredRows:
     """A table on disk.
 
-    Parameters
-    ----------
     cache : of decoded chunks, for lookups by keys; None: its own cache for one chunk.
-
-    Attributes
-    ----------
     table : the table. stretch_rows : rows of a chunk, at most. row_bytes : of one row's key words and value. Others as
         for :class:`Source`.
     """

@@ -128,10 +128,8 @@ ENTRY_POINTS = "oocbe.formats"
 def formats() -> dict[str, Format]:
     """The known formats in the order of their names: the package's own, and those of other packages' entry points.
 
-    Raises
-    ------
-    UsageError : an entry point cannot be loaded, or names anything but a :class:`Format` with a name of its own: in
-        lower case, and no suffix of other files.
+    Raises UsageError: an entry point cannot be loaded, or names anything but a :class:`Format` with a name of its own:
+    in lower case, and no suffix of other files.
     """
     from importlib.metadata import entry_points  # deferred: 20 ms, a fiftieth of a small solve
 

@@ -48,8 +48,6 @@ def labels_of(variable: Variable) -> list[str]:
 class Assignments(Framed):
     """Assignments of some variables, such as samples: a row each. ``rows["rain"]`` has a variable's labels.
 
-    Attributes
-    ----------
     variables : of the columns. indices : int64 (rows, variables), value indices; -1 where a case is impossible.
     index : of the cases' pandas frame, which :meth:`to_pandas` keeps; None: they were none.
     """
@@ -80,8 +78,6 @@ class Assignments(Framed):
 class Factor(Framed):
     """Numbers over a scope, such as a posterior: ``factor["wet", "yes"]`` has one, by a label or position each.
 
-    Attributes
-    ----------
     variables : of the axes. values : float64, an axis for each variable, in their order.
     what : the name of the numbers in a data frame, which has a row for each assignment.
     """
@@ -139,8 +135,6 @@ _CONDITIONED = WeakKeyDictionary()
 class BatchResult(Framed, Shown):
     """The answers for a batch of cases. ``answers["rain"]["yes"]`` has a probability of each case (cases,).
 
-    Attributes
-    ----------
     marginals : by target, float64 (cases, domain size): posterior probabilities, 0 in impossible cases.
     joints : by pair of variables, float64 (cases, first's size, second's size); likewise.
     log_evidence : float64 (cases,), natural logarithm of the probability of the evidence; -inf where it is 0.

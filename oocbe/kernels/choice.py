@@ -32,9 +32,7 @@ time, at 64,000 to 128,000 twice."""
 def backend_named(name: str) -> Backend:
     """The kernels of ``cpu`` or ``cuda``.
 
-    Raises
-    ------
-    UsageError : another name, or no CUDA device is usable (the message gives the reason).
+    Raises UsageError: another name, or no CUDA device is usable (the message gives the reason).
     """
     # Imported late: Numba takes a third of a second and CuPy more, and some commands need neither.
     if name == "cpu":
@@ -51,8 +49,6 @@ def backend_named(name: str) -> Backend:
 def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool = False) -> Backend:
     """The kernels for an operation.
 
-    Parameters
-    ----------
     rows : total rows of its inputs.
     backend : the kernels, a name, or None for the value of ``OOCBE_BACKEND`` (``auto`` by default).
     on_device : whether some input is in device memory: ``auto`` then selects the device for any number of rows.

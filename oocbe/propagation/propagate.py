@@ -230,8 +230,6 @@ def propagate(
     A linear system's bounds are tightened (:func:`~oocbe.propagation.bounds.propagate_bounds`, also for progress and
     tolerance); a problem's values without support in some constraint go (:mod:`oocbe.propagation.fixpoint`).
 
-    Parameters
-    ----------
     rounds : rounds at most, at least 0. probing : whether to try each value of each variable afterwards. Of a system,
         these are integers that have two values left (:func:`probe_bounds`); where all
         are integers with bounds, and some have more values, it is taken as a problem, and each of them is tried.

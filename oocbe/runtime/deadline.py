@@ -103,12 +103,7 @@ class Deadline:
 
     A signal to end on the thread of its creation also triggers it (:mod:`oocbe.runtime.interruption`).
 
-    Parameters
-    ----------
     seconds : from now, but no later than the deadline of the enclosing block; None: that deadline.
-
-    Attributes
-    ----------
     end : on the clock of :func:`time.monotonic`; infinite without a limit.
     flag, is_set : int64 (1,), 0 until the deadline passes or an interruption arrives, then 1; the same as a bool.
     outermost : the deadline of the outermost enclosing block, possibly this one.

@@ -84,19 +84,11 @@ class Worklist(Generic[Piece]):
                 results += compute(piece)
             del piece  # release the piece before the next one is made
 
-    Parameters
-    ----------
     is_too_large : whether an error in the block means a failed allocation, or a result larger than its room, so that
         halves may succeed. All other errors are propagated.
     has_alone : whether the caller can compute an indivisible piece once more, in another way.
-
-    Attributes
-    ----------
     is_alone : whether the current piece is such a one; its errors are propagated.
-
-    Raises
-    ------
-    ResourceError : from the iteration; an allocation failed for an indivisible piece.
+    Raises ResourceError: from the iteration; an allocation failed for an indivisible piece.
     """
 
     def __init__(

@@ -352,12 +352,7 @@ STRETCHES, LEAST_STRETCH = 1 << 10, 1 << 12
 class GeneratedRows(EvenStretches):
     """Rows of the groups of some ranks; a :class:`oocbe.execution.partition.KeyedRows`.
 
-    Parameters
-    ----------
     table : sorted. ranks : of the groups.
-
-    Attributes
-    ----------
     scope, semiring : of the table.
     Others as for :class:`oocbe.execution.sources.Source`.
     """

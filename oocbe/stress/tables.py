@@ -243,8 +243,6 @@ Edge = tuple[int, int]
 def random_network(variables: int, domain: int, density: float, tightness: float = 0.5, seed: int = 0) -> Problem:
     """A connected graph drawn at random.
 
-    Parameters
-    ----------
     variables : number of variables, at least 2.
     domain : values of each, at least 1.
     density : share of all n (n - 1) / 2 pairs that are edges (p1 in the paper, which prints n (n - 1) p1: more than
@@ -252,8 +250,6 @@ def random_network(variables: int, domain: int, density: float, tightness: float
     tightness : share of infeasible entries of each function (p2), from 0 up to less than 1.
     seed : of the random generator.
 
-    Notes
-    -----
     A random tree is drawn first and the other edges uniformly among the remaining pairs, so that sparse graphs are
     connected too, where drawing until one is connected could take for ever.
     """
@@ -382,12 +378,10 @@ class Spot5Settings:
 
 
 def spot5_day(settings: Spot5Settings) -> Problem:
-    """A day of photographs, numbered in the order of time.
+    """A day of photographs, numbered in the order of time, as a min-sum problem.
 
-    Returns
-    -------
-    Problem : min-sum; the first value of each variable leaves the photograph out and costs its weight, taking it costs
-        nothing; the constraints forbid combinations of taken photographs. The optimum is the least weight left out.
+    The first value of each variable leaves the photograph out and costs its weight, taking it costs nothing; the
+    constraints forbid combinations of taken photographs. The optimum is the least weight left out.
     """
     generator = np.random.default_rng(settings.seed)
     count = settings.photographs

@@ -87,18 +87,9 @@ class DiskBudget:
 class NamelessFile:
     """Bytes on disk for the lifetime of this object, or until :meth:`close`; thread-safe.
 
-    Parameters
-    ----------
     budget : its folder is the location of the file; it counts the bytes.
-    what : names the file in errors.
-
-    Raises
-    ------
-    DiskError : the file cannot be created.
-
-    Attributes
-    ----------
-    name : for errors.
+    what : names the file in errors, with ``name``.
+    Raises DiskError: the file cannot be created.
     """
 
     def __init__(self, budget: DiskBudget, what: str) -> None:
@@ -112,9 +103,7 @@ class NamelessFile:
     def write(self, data: memoryview, offset: int, more: int) -> None:
         """Write bytes at an offset; ``more`` of them are new, not overwritten.
 
-        Raises
-        ------
-        DiskError : the disk or its budget is full, or the disk fails.
+        Raises DiskError: the disk or its budget is full, or the disk fails.
         """
         self._budget.take(more, self.name)
         with self._lock:
@@ -125,9 +114,7 @@ class NamelessFile:
     def read(self, data: memoryview, offset: int) -> None:
         """Fill the caller's buffer with bytes written before.
 
-        Raises
-        ------
-        DiskError : the disk fails. CorruptDataError : the file ends before the buffer is full.
+        Raises DiskError: the disk fails; CorruptDataError: the file ends before the buffer is full.
         """
         try:
             count = disk.read_at(self._handle, data, offset, self._folder)

@@ -36,8 +36,6 @@ Made = TypeVar("Made")
 class StoredGroup(InStores):
     """Common base of tables of rows and complete tables on disk: metadata, checks, and reading of chunks.
 
-    Attributes
-    ----------
     path : its folder, or the prefix of its objects in a store (:mod:`oocbe.tables.objects`).
     layout, semiring : of the table. dtype : of the values. rows : number of rows, or of feasible cells.
     extent : least and greatest (feasible) value of integers if there are rows, else None.

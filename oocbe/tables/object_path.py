@@ -66,9 +66,7 @@ class ObjectPath:
     def read(self, size: int) -> bytes:
         """The first ``size`` bytes of the object, fewer if it is shorter.
 
-        Raises
-        ------
-        FileNotFoundError : no such object. OSError : the store refuses; the text states the reason.
+        Raises FileNotFoundError: no such object; OSError: the store refuses; the text states the reason.
         """
         if not size:
             return b""

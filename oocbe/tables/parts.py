@@ -37,8 +37,6 @@ _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
 class PartWriter(StoredTableWriter):
     """Writes one part. A removed folder is not recreated (OSError): its parts are not needed.
 
-    Attributes
-    ----------
     writer : the worker, recorded in the part's attributes (:mod:`oocbe.execution.cluster.segment_files`); None: none.
     """
 

@@ -35,8 +35,6 @@ LOCK_NAME = "lock"
 class FolderLock:
     """A lock of this process until :meth:`release` or the end of the process.
 
-    Attributes
-    ----------
     previous : previous owner that did not release it, such as ``process 4711 on node3``; empty if there is none.
     """
 

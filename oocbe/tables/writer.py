@@ -457,15 +457,10 @@ class StoredTableWriter(TableWriter):
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Append rows.
 
-        Parameters
-        ----------
         keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
             return.
-
-        Raises
-        ------
-        ModelError : another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous row.
-        UsageError : outside of the block, or after a failed append. DiskError : the disk or its budget is exhausted.
+        Raises ModelError: another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous
+        row; UsageError: outside of the block, or after a failed append; DiskError: the disk or its budget is exhausted.
         """
         self._refuse_rows(keys, values)
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
@@ -573,12 +568,8 @@ class CompleteTableWriter(TableWriter):
         """Append the values of the next cells.
 
         values : (cells,) of the table's dtype; may be reused after return.
-
-        Raises
-        ------
-        ModelError : another dtype, or more cells than the table has. UsageError : as for rows.
-        DiskError : the disk or the disk budget is exhausted.
-        TimeLimitError, RequestedEndError : the current deadline passed.
+        Raises ModelError: another dtype, or more cells than the table has; UsageError: as for rows; DiskError: the disk
+        or the disk budget is exhausted; TimeLimitError, RequestedEndError: the current deadline passed.
         """
         self._refuse_rows(values)
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:

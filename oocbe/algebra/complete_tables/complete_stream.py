@@ -207,8 +207,6 @@ class CellFunction:
 class CompleteStream:
     """A bucket eliminated in pieces.
 
-    Parameters
-    ----------
     separator : variable indices of the result, the fastest first. eliminated : those that are marginalised out.
     sizes : domain size of each variable.
     functions : small ones, which stay in memory. tables : those that are read by boxes.
@@ -216,14 +214,8 @@ class CompleteStream:
     kernels : gives those for so many joined cells. room : how large a piece may be, of all streams together.
     streams : pieces in memory at a time, at most; None: as many as pay.
     saves_reading : whether eliminated variables are cut where less is read then.
-
-    Attributes
-    ----------
     cuts : the pieces.
-
-    Raises
-    ------
-    ResourceError : memory has no room for the smallest piece.
+    Raises ResourceError: memory has no room for the smallest piece.
     """
 
     def __init__(

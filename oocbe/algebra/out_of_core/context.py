@@ -163,8 +163,6 @@ class Step(ABC):
     """One step of an operator: a marginalisation, a join, or both at once; the same in memory, on a device, and of any
     size.
 
-    Attributes
-    ----------
     layout, dtype, semiring : of the result. is_sorted : whether its rows are sorted, those of pieces end to end.
     goes_through_device : whether tables on disk may go through a device, whose results are written in sorted chunks.
     joins : whether a part of a piece's memory is for the joined rows.

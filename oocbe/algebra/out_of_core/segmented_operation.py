@@ -233,12 +233,8 @@ class SegmentedOperation:
 
         cut : variables that the result is in the order of, the most significant last. An input that lacks them takes
             part in every segment with all its rows.
-
-        Raises
-        ------
-        ClusterError : the workers cannot go on.
-        ResourceError : a worker has no memory for a segment that has no half. DiskError, CorruptDataError,
-            TimeLimitError as without workers.
+        Raises ClusterError: the workers cannot go on; ResourceError: a worker has no memory for a segment that has no
+        half. DiskError, CorruptDataError, TimeLimitError as without workers.
         """
         name = f"{type(operation).__name__} over {', '.join(operation.layout.scope)}"
         cut = _cut_in_order(inputs, tuple(cut))

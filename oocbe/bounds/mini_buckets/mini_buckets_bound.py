@@ -74,8 +74,6 @@ def bound(
 ) -> BoundResult:
     """Bound a problem's optimum from both sides by mini-bucket elimination.
 
-    Parameters
-    ----------
     problem : the problem; ``options.semiring`` overrides its semiring, which must select.
     options : order, seed, memory, backend and limits; bounds and dominance are ignored.
     z : maximum number of variables of a mini-bucket, including the eliminated one (see
@@ -86,19 +84,13 @@ def bound(
     cost_shifting : whether costs are shifted between mini-buckets, in complete tables where these fit.
     observer : called after every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
 
-    Returns
-    -------
-    BoundResult : for each z a bound and, where the backward pass found one, an assignment with its value. If the time
-        limit is reached before the first z is done, z is 0, and the bound is the sum of the functions' minima. A signal
-        gives the status ``interrupted`` and the entries that were done, or had proven a bound.
-
-    Raises
-    ------
-    UsageError : an unknown partition, a z below 1, one of the options ``ub``, ``resume``, ``workdir``, ``piece_rows``
-        and ``streams``, or cost shifting in incomplete tables.
-    UnsupportedError : a semiring that does not select, or negative factors.
-    ResourceError : messages do not fit the memory limit with any given z.
-    ValueRangeError : sums may overflow 64-bit integers.
+    Returns for each z a bound and, where the backward pass found one, an assignment with its value. If the time limit
+    is reached before the first z is done, z is 0, and the bound is the sum of the functions' minima. A signal gives the
+    status ``interrupted`` and the entries that were done, or had proven a bound.
+    Raises UsageError: an unknown partition, a z below 1, one of the options ``ub``, ``resume``, ``workdir``,
+    ``piece_rows`` and ``streams``, or cost shifting in incomplete tables; UnsupportedError: a semiring that does not
+    select, or negative factors; ResourceError: messages do not fit the memory limit with any given z; ValueRangeError:
+    sums may overflow 64-bit integers.
     """
     begin = time.perf_counter()
     _check_options(options, z, partition)

@@ -76,15 +76,10 @@ class Recomputation:
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Values of a message for all assignments of some of its variables, the others fixed.
 
-        Parameters
-        ----------
         chosen : value index of each other variable of its scope. free : variables of its scope.
-
-        Returns
-        -------
-        values : int64 or float64, an axis for each free variable; undefined where not feasible. For a forgotten message
-            of products they exclude a power of two, the same for all of these values.
-        feasible : bool of the same shape.
+        Returns values, int64 or float64, an axis for each free variable, and feasible, bool of the same shape. Values
+        that are not feasible are undefined; those of a forgotten message of products exclude one power of two, the same
+        for all.
         """
         if not message.is_forgotten:
             return message.cells_at(chosen, free)

@@ -83,18 +83,9 @@ LEAST_EXPONENT = -1000.0
 class CompleteMessages:
     """Computes the complete messages of a forward pass.
 
-    Parameters
-    ----------
     prepared : the problem. store : keeps the messages. engine : provides the kernels.
-    tables : ``auto``, ``incomplete`` or ``complete``.
-
-    Attributes
-    ----------
-    tables : as passed, but ``incomplete`` if no message can be complete.
-
-    Raises
-    ------
-    ValueRangeError : ``complete`` is requested and sums could reach the infeasible value.
+    tables : ``auto``, ``incomplete`` or ``complete``; the attribute is ``incomplete`` if no message can be complete.
+    Raises ValueRangeError: ``complete`` is requested and sums could reach the infeasible value.
     """
 
     def __init__(self, prepared: Prepared, store: MessageStore, engine: BucketEngine, tables: str) -> None:

@@ -57,8 +57,6 @@ class ForwardPass:
 class RowCapError(LimitError):
     """A message exceeded the row cap of a race between orders.
 
-    Attributes
-    ----------
     position : of the bucket in the order.
     rows_before : rows of all messages before it. cap : the row cap.
     """

@@ -61,12 +61,7 @@ AnyHeld = TypeVar("AnyHeld", bound=AccountedMessage)
 class HeldMessages(Generic[AnyHeld]):
     """Messages in memory.
 
-    Parameters
-    ----------
     memory_limit : bytes of main memory that messages may take together.
-
-    Attributes
-    ----------
     in_memory : bytes of main memory taken by messages.
     waiting : messages that are not joined yet. queried : joined messages, queried only for single rows.
         Messages no longer in memory may still be listed.
@@ -125,8 +120,6 @@ def _stays(message: AnyHeld, besides: Sequence[AnyHeld]) -> bool:
 class MessageStore(HeldMessages[Message]):
     """Keeps the messages of one forward pass; a context manager that removes all its files except a checkpoint.
 
-    Parameters
-    ----------
     memory_limit : bytes that messages in memory may take together.
     workdir : parent of the scratch folder, which is created on first use; every message is written there at once.
         None: the system's scratch folder is used, and only for messages that do not fit in memory.
@@ -134,9 +127,6 @@ class MessageStore(HeldMessages[Message]):
     checkpoint : receives published messages and keeps them; or None.
     small_bytes : messages of at most this size stay in memory while they fit, even with a ``workdir``.
     max_disk : limit of the scratch folder in bytes, or None; a checkpoint's own budget replaces it.
-
-    Attributes
-    ----------
     budget : the disk budget, and its folder.
     forgets : discards a joined message if its values can be recomputed, and returns whether it did; called when memory
         is short. None if all messages are needed.

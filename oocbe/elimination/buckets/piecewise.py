@@ -55,13 +55,8 @@ class BucketFinalizer:
 class PiecewiseBucket:
     """Computes one bucket's message through the disk.
 
-    Parameters
-    ----------
     store : keeps the message. engine : computes the pieces.
     finish : post-processing of their rows. row_cap, step_limit : as for the forward pass.
-
-    Attributes
-    ----------
     cache : of chunks, for the tables of the bucket.
     """
 

@@ -46,8 +46,6 @@ NO_LIMIT = 1 << 62
 class TooManyRowsError(LimitError):
     """The message would exceed the row limit.
 
-    Attributes
-    ----------
     variables : of the message. limit : the row limit.
     """
 

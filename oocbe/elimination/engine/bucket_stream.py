@@ -296,13 +296,8 @@ class PieceRoom:
 class BucketStream:
     """A bucket, or a large piece of one, joined in pieces.
 
-    Parameters
-    ----------
     whole : the piece to join. engine : computes its parts.
     room : limits of their size. row_limit : of all pieces together. step_limit : of each.
-
-    Attributes
-    ----------
     pieces : joined so far, without those that were halved. rows : yielded so far.
     done : approximate share of the bucket that has been joined. made : resulting rows.
     """

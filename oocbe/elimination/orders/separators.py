@@ -86,18 +86,10 @@ UNHURRIED = Hurry()
 class ScopeGraph:
     """Variables as vertices, an edge where two share a scope.
 
-    Parameters
-    ----------
-    name : of the problem, for errors. scopes : of variables. sizes : of their domains.
-
-    Attributes
-    ----------
+    name : of the problem, for errors. scopes : of variables. sizes : of their domains, int64 as an attribute.
     starts, neighbours : int64 and int32, the neighbours of each variable (:mod:`oocbe.kernels.cpu.orders.graphs`).
-    sizes : int64. weights : float64, bits of a domain.
-
-    Raises
-    ------
-    ResourceError : memory does not suffice for the edges. TimeLimitError : the deadline of the block passed.
+    weights : float64, bits of a domain.
+    Raises ResourceError: memory does not suffice for the edges; TimeLimitError: the deadline of the block passed.
     """
 
     def __init__(self, name: str, scopes: Collection[Collection[int]], sizes: Sequence[int]) -> None:

@@ -152,8 +152,6 @@ PRINTED_BUCKETS = 12
 class Plan(Shown):
     """An elimination order with its buckets; prints itself.
 
-    Attributes
-    ----------
     problem : to be solved. semiring, dtype : of the messages' values.
     choice : the order and its heuristic.
     buckets : in elimination order.

@@ -50,16 +50,11 @@ def applies_to(semiring: Semiring) -> bool:
 class SubstitutionDominance:
     """Penalties of a problem's factors, and the pass that drops dominated rows of a message.
 
-    Parameters
-    ----------
     sizes : domain size of each variable. semiring : min-sum or max-sum.
     constraints, functions : packed factors. opaque : scopes of factors that are tables, never substituted into.
     margin : what a substitution must gain beyond its penalty; see
         :func:`oocbe.elimination.preparation.ranges.rounding_margin`.
     consumption : carried by rows, a Pareto front for each key without it; None: none.
-
-    Attributes
-    ----------
     sign : 1 where small values are better, -1 where large ones are.
     """
 

@@ -372,24 +372,16 @@ class BoundTerms:
 class BoundSource:
     """Bounds on the rows of any message of one problem.
 
-    Parameters
-    ----------
     name, why : for the plan: what the bounds are made of, and the bound at the root.
     problem : the bounded problem, in the min-sum semiring.
     fixed_point : of the terms.
     terms : under-estimators; for every function, and for the constant, at most one soft term.
     removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
-
-    Attributes
-    ----------
     margin : error bound of sums of floats.
     root : lower bound on the value of every assignment that counts, rounded up to a value that the problem can have;
         infinite where nothing counts.
     assignment : an assignment found on the way, or None. The bounds then hold for assignments strictly better than it.
-
-    Raises
-    ------
-    ValueRangeError : sums of the terms may overflow 64-bit integers.
+    Raises ValueRangeError: sums of the terms may overflow 64-bit integers.
     """
 
     def __init__(

@@ -35,15 +35,10 @@ RECORD_FORMAT = "oocbe-message"
 class OrderCheckpoint:
     """Publishes and finds the messages of one order.
 
-    Parameters
-    ----------
     folder : of this order; made when the first message is published.
     run : identifies the run whose messages these are. semiring : of the messages.
     budget : counts what is written. chunk_rows : rows of a chunk of a stored message.
     damaged : called with a sentence about each message that exists but is unusable.
-
-    Attributes
-    ----------
     found : messages that were there and sound.
     """
 

@@ -42,8 +42,6 @@ _FROM_THE_PROBLEM = {"variables", "problem"}
 class Run:
     """A run without files after its end; a work folder, if any, holds its scratch folder.
 
-    Attributes
-    ----------
     result : an already published answer; always None here. notes : for the result, about files found on disk.
     keeps_messages : whether messages outlive the process: then a full disk ends the run, to be resumed when there is
         space.

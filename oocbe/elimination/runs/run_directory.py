@@ -65,19 +65,10 @@ def no_run_in(path: Path) -> str:
 class RunDirectory:
     """A run directory that this process has locked; a context manager that gives the lock back.
 
-    Parameters
-    ----------
     path : made, with mode 0700, where missing. max_disk : bytes that it may grow to; None: what the disk has.
-
-    Raises
-    ------
-    UsageError : it is a file, another process works there, it belongs to another user, or it holds files that are not
-        a run's.
-    DiskError : it cannot be made or locked.
-
-    Attributes
-    ----------
     budget : counts the bytes in it.
+    Raises UsageError: it is a file, another process works there, it belongs to another user, or it holds files that are
+    not a run's; DiskError: it cannot be made or locked.
     """
 
     def __init__(self, path: Path, max_disk: int | None = None) -> None:
@@ -123,9 +114,7 @@ class RunDirectory:
     def read(self) -> dict[str, Any] | None:
         """Content of ``run.json``; None without a run.
 
-        Raises
-        ------
-        CorruptDataError : damaged. UnsupportedError : written by another version of the format.
+        Raises CorruptDataError: damaged; UnsupportedError: written by another version of the format.
         """
         try:
             content = read_record(self.path / "run.json", RUN_FORMAT)

@@ -177,13 +177,8 @@ class Dispatch(Generic[Segment, Sent, Result]):
 class PartCollector:
     """Collects the parts written by segments.
 
-    Parameters
-    ----------
     writer : lists them. name : of the segments, in a trace. workers : that wrote them.
     added : called with the finished share of the work, and its rows and parts.
-
-    Attributes
-    ----------
     least, greatest : of all values.
     """
 

@@ -455,9 +455,7 @@ class SlurmSettings:
     def read(cls, path: Path) -> Self:
         """The settings of a file.
 
-        Raises
-        ------
-        UsageError : it cannot be read, has another format, or has an unknown key.
+        Raises UsageError: it cannot be read, has another format, or has an unknown key.
         """
         import yaml  # which Dask needs, too
 

@@ -56,10 +56,7 @@ class Workers(Protocol):
     def submit(self, name: str, work: Callable[[Argument], Result], argument: Argument) -> Future[Result]:
         """Submit a function call to one of them; each worker runs one at a time.
 
-        Parameters
-        ----------
         name : of the work, for display. work : a function of a module. argument : its argument; both are sent.
-
         The future's error is :class:`LostWorkError` if the worker was lost.
         """
 

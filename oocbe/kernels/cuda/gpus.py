@@ -42,8 +42,6 @@ _lost: set[int] = set()
 class GpuError(Exception):
     """A GPU failed, but others may do its work.
 
-    Attributes
-    ----------
     number : of the GPU. error : its error.
     """
 

@@ -114,14 +114,9 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
 class PreparedLaunch:
     """A cooperative launch for repeated use: its arguments are prepared once and read at each launch.
 
-    Parameters
-    ----------
     function : of :func:`cooperative_kernel`. blocks, threads : of the grid; at most the resident blocks.
     arguments : NumPy arrays, each a struct of the same bytes; a launch reads their current contents.
     shared_bytes : of a block. The stream is CuPy's current one at construction.
-
-    Attributes
-    ----------
     stream : of the launches.
     """
 

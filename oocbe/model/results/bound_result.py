@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class BoundOfZ:
     """Outcome of mini-bucket elimination with one z.
 
-    Attributes
-    ----------
     z : maximum variables of a mini-bucket, including the eliminated one; 0: no message was made before the time limit.
     status : ``bounded``; ``optimal`` if the assignment's value is proven to be the optimum; ``infeasible``.
     bound : no assignment is better than this; None if nothing is feasible.

@@ -70,13 +70,8 @@ class Span(NamedTuple):
 class Recorder:
     """Collects spans for a sink.
 
-    Parameters
-    ----------
     sink : receives blocks, on the thread that completes one; may raise OSError, after which it is not called again.
     most_spans : further spans are dropped.
-
-    Attributes
-    ----------
     dropped : number of spans that were not recorded. dropped_from : time in ns of the first of them, or None.
     failure : error that ended the writing to the sink, or None.
     """

@@ -45,8 +45,6 @@ def sum_outside(
 ) -> Any:
     """Sum the terms outside a message; return the part that depends on no variable there.
 
-    Parameters
-    ----------
     start, variable, offset : int64, CSR; the variables of each term, and the start of its entries for them.
     entries : int64. constant, kind : int64 and uint8 (terms,), :data:`SOFT`, :data:`HARD`, :data:`LITERAL`
         or :data:`CONSUMED`.
@@ -57,8 +55,6 @@ def sum_outside(
     sums : int64 (values,), overwritten: sum of the entries of each value of the variables that are not eliminated.
     kept : uint8 (terms,), overwritten: 1 for the terms that were used.
 
-    Notes
-    -----
     A soft term counts if it meets no eliminated variable: otherwise its function is part of the message. A hard term
     (at most 0 for every assignment that counts) is always valid; its eliminated variables contribute their least entry,
     or nothing in a literal term. In a consumed term this is the least entry of all values, removed or not: the

@@ -78,18 +78,13 @@ def reduce_looked_up(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Join of a table with another one over some of its variables, with groups of adjacent rows marginalised.
 
-    Parameters
-    ----------
     rows, part : keys and values of the tables, all on the device, values of one dtype.
     groups : mask of the key bits that are equal in a group. masks : of the result's words.
     place : moves of the rows' fields to the other table's keys, which differ and have one word and so many bits.
     is_complete, is_sorted : whether the other table has all assignments, and ascending keys.
 
     Returns keys uint64 (words of ``masks``, groups with a partner) and values.
-
-    Raises
-    ------
-    ResourceError : device memory ran out.
+    Raises ResourceError: device memory ran out.
     """
     keys, values = part
     if not is_complete:

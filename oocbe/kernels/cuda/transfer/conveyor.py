@@ -254,17 +254,12 @@ def _event(stream: Any) -> Any:
 class Conveyor:
     """Copies pieces to the device and results back; a context manager that waits for all copies at its end.
 
-    Parameters
-    ----------
     pieces : columns of each piece, (rows,) each and contiguous, in host memory or to be read into it.
     host_bytes : limit of pinned memory, except for the needs of a single piece; None: no limit.
     sharing : number of conveyors that run at the same time, each for a GPU; they share threads and pinned memory.
     beside : all conveyors with results in the same targets; this one is added, and the caller removes it. None: no
         others.
     device_bytes : device memory that a piece takes, with its inputs and the next one's; 0: unknown.
-
-    Attributes
-    ----------
     stream : of the kernels. is_shared : whether other conveyors run at the same time.
     """
 

@@ -230,12 +230,7 @@ THREADS = 3
 class GrowingMemory:
     """A reservation of address space, whose first bytes are pinned.
 
-    Parameters
-    ----------
     nbytes : of the reservation, whole pages; pages are allocated on first use.
-
-    Attributes
-    ----------
     bounds : offsets of the steps that were pinned, and their end; at most one step after :meth:`unify`.
     used : bytes of the last result, set by its owner.
     """
