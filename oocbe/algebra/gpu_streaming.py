@@ -181,12 +181,7 @@ class PackedResult:
         return packed_chunks([(keys, values)], self._rotations)
 
     def take(self, conveyor: Conveyor, chunks: list[PackedChunk], share: float = 1.0) -> None:
-        """Start a prepared result on its way.
-
-        share : of the inputs' rows whose results these and the earlier ones are.
-
-        Raises ResourceError: the packed rows do not fit main memory.
-        """
+        """Start a result of this ``share`` of the inputs' rows, with earlier ones; ResourceError beyond main memory."""
         if not chunks:
             return
         (chunk,) = chunks
@@ -289,10 +284,7 @@ class PlainResult:
         return keys, values
 
     def take(self, conveyor: Conveyor, rows: DeviceRows, share: float = 1.0) -> None:
-        """Start a prepared result on its way; share as for :class:`PackedResult`.
-
-        Raises ResourceError: the rows do not fit main memory.
-        """
+        """Start a prepared result on its way; share as for :class:`PackedResult`. ResourceError beyond main memory."""
         keys, values = rows
         start, self._rows = self._rows, self._rows + len(values)
         expected = int(self._rows / share)

@@ -212,10 +212,7 @@ Positions: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class EinsumExpression:
-    """Indices of the operands and of the output.
-
-    operands : names of the indices of each operand. output : of the result. sizes : of all indices.
-    """
+    """Names of the indices of each operand, and of the output; and the sizes of all indices."""
 
     operands: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]

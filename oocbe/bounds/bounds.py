@@ -71,10 +71,7 @@ _Part = tuple[tuple[int, ...], NDArray[np.int64], int]
 
 
 def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_Part], list[int]]:
-    """Parts over two or more variables, and the numbers of the functions that contribute their minimum only.
-
-    The latter are constant or too large.
-    """
+    """Parts over several variables, and numbers of functions, constant or too large, that contribute their minimum."""
     sizes = problem.sizes
     limits = cost_limits(problem)
     parts: list[_Part] = []

@@ -378,12 +378,7 @@ MOST_RELIEVED = 8
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A feasible assignment.
-
-    value : the problem's own evaluation of the assignment.
-    assignment : one value index a variable.
-    method : its name, for reports.
-    """
+    """A feasible assignment, a value index a variable; its value by the problem itself; its method, for reports."""
 
     value: int | float
     assignment: tuple[int, ...]

@@ -73,10 +73,7 @@ class LinearProgram:
         self.point = np.zeros(len(costs))
 
     def add(self, rows: Sequence[Row]) -> int:
-        """Add the rows that are not present yet; returns their number.
-
-        Rows with numbers beyond the solver's range (see :data:`LARGEST_NUMBER`) are left out.
-        """
+        """Add the rows that are not present yet, with numbers up to :data:`LARGEST_NUMBER`; returns their number."""
         fresh = []
         for row in rows:
             if row.largest > LARGEST_NUMBER:

@@ -87,11 +87,7 @@ class _Ball:
 
 
 class LocalCuts:
-    """Separation of violated inequalities over balls of literals.
-
-    problem, forbidden : linear constraints, and forbidden sets.
-    seed : of tie-breaking between literals.
-    """
+    """Separation of violated inequalities over balls of literals; ``seed``: of tie-breaking between literals."""
 
     def __init__(self, problem: Problem, forbidden: Forbidden, seed: int) -> None:
         self._pairs = forbidden.pairs
@@ -106,11 +102,7 @@ class LocalCuts:
         self._flat = _flat(self._sets, len(forbidden.owner))
 
     def find(self, point: NDArray[np.float64], size: int, deadline: float) -> list[Row]:
-        """Violated inequalities at a point.
-
-        point : float64 (literals,). size : maximum literals of a ball, at most 64. deadline : on the performance
-            counter.
-        """
+        """Inequalities violated at ``point``, float64 (literals,), over balls of ``size`` literals, at most 64."""
         support = np.flatnonzero((point > NEAR) & self._is_bound)
         weight = point[support]
         seeds = np.flatnonzero(weight < 1 - NEAR)
@@ -574,11 +566,7 @@ class Relaxation:
 
 
 class PointRounding:
-    """Rounding of points of one problem's relaxation.
-
-    problem : evaluates the result. forbidden : sets that an assignment must not contain.
-    costs : float64 (literals,), break ties.
-    """
+    """Rounding of points of one problem's relaxation; ``costs``: float64 (literals,), to break ties."""
 
     def __init__(self, problem: Problem, forbidden: Forbidden, costs: NDArray[np.float64]) -> None:
         self._problem = problem

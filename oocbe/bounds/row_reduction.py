@@ -584,10 +584,7 @@ def _less(scope: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 class LinearParts:
-    """Linear constraints over variables that lose values.
-
-    constraints : of the whole problem.
-    """
+    """The linear ``constraints`` of the whole problem, over variables that lose values."""
 
     def __init__(self, constraints: Sequence[LinearConstraint]) -> None:
         self._constraints = constraints

@@ -204,10 +204,7 @@ def _chosen(parts: dict[Row, ScopeCosts], sizes: Sequence[int], most: float, cap
 
 
 class ShiftedCosts:
-    """Writes the proof that a search has found, with the writer's methods.
-
-    improving : number of the constraint that limits the objective; None: there is none.
-    """
+    """Writes a search's proof; ``improving``: number of the constraint that limits the objective, or None."""
 
     def __init__(
         self,

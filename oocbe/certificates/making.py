@@ -339,10 +339,7 @@ SHARE = 2
 
 
 def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evidence: bool, given_format: bool) -> None:
-    """Refuse problems and options without certificates, before the solve.
-
-    Raises UnsupportedError: with the reason and the remedy.
-    """
+    """Refuse problems and options without certificates before the solve: UnsupportedError, with reason and remedy."""
     from oocbe.bounds.forbidden import MOST_LITERALS
 
     suffix = without_compression(path).suffix

@@ -51,10 +51,7 @@ ended_with: int | None = None
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived; raised so that temporary files are removed, as after Ctrl-C.
-
-    number : of the signal.
-    """
+    """SIGTERM or SIGHUP (``number``) arrived; raised so that temporary files are removed, as after Ctrl-C."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(number)

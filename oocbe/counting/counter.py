@@ -73,10 +73,7 @@ the decisions with weight 15. Instance 073 of track 1 (118, 34) takes six times 
 
 
 class Counted(NamedTuple):
-    """A count, and the work for it.
-
-    value : the count. decisions, conflicts, hits : of the search. entries : of the cache at the end.
-    """
+    """A count (``value``); decisions, conflicts and hits of the search, and the entries of the cache at the end."""
 
     value: int
     decisions: int = 0

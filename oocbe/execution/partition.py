@@ -57,12 +57,7 @@ class _Column(NamedTuple):
 
 
 class ScratchFile:
-    """Rows on disk for the lifetime of this object.
-
-    budget : counts its bytes, and has its folder.
-    layout, dtype : of keys and values.
-    Raises DiskError: the file cannot be made.
-    """
+    """Rows of a layout and dtype in a budget's folder, for this object's lifetime; DiskError: no file can be made."""
 
     def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any]) -> None:
         self.layout, self.dtype, self.is_sorted = layout, dtype, False

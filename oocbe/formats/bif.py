@@ -120,11 +120,7 @@ class TokenNetwork(BeliefNetwork):
 
 
 def parse(text: Text) -> Problem:
-    """Read a network as a max-product problem.
-
-    Raises FormatError: malformed, with the line; UnsupportedError: a variable that is not discrete, or a table too
-    large.
-    """
+    """Read a max-product problem; FormatError with the line; UnsupportedError: not discrete, or too large a table."""
     lexer = Lexer(text, TOKENS)
     network = TokenNetwork("variable", lexer=lexer)
     lexer.keyword(("network",), "the network")
@@ -154,11 +150,7 @@ def parse(text: Text) -> Problem:
 def refuse_cycles(
     error_of: Callable[[str], OocbeError], variables: Sequence[Variable], functions: Mapping[int, Function]
 ) -> None:
-    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution.
-
-    error_of : makes the error of a message.
-    functions : the probability of each variable, whose scope has the parents, too.
-    """
+    """Refuse parents (in the scopes of ``functions``) among their own descendants: the product is no distribution."""
     parents = {v: {int(p) for p in function.scope} - {v} for v, function in functions.items()}
     try:
         TopologicalSorter(parents).prepare()

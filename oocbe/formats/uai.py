@@ -42,10 +42,7 @@ KINDS = ("MARKOV", "BAYES")
 
 
 def parse(text: Text) -> Problem:
-    """Read a network as a max-product problem; FormatError with the line where it is malformed.
-
-    What follows a ``#`` on a line is left out: pyAgrum writes names so.
-    """
+    """Read a max-product problem; FormatError with the line. ``#`` begins a comment: pyAgrum writes names so."""
     return _parse(text, MAX_PRODUCT)
 
 

@@ -63,11 +63,7 @@ class BlockSweep:
 
 
 class CaseSweep(BlockSweep):
-    """A sweep on the CPU.
-
-    expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
-    rows_of : cliques of these rows.
-    """
+    """A sweep on the CPU; adds rows' probabilities over all cases to ``expected``, float64 (rows,), if not None."""
 
     def __init__(
         self,
@@ -85,12 +81,7 @@ class CaseSweep(BlockSweep):
         self._program = tree.shape.program(self._columns.tolist(), targets, rows_of)
 
     def run(self, *, is_log: bool = False) -> None:
-        """Sweep over all cases, in probabilities, and in logarithms where these would lose precision.
-
-        is_log : whether to use logarithms for all cases at once.
-
-        Raises TimeLimitError: the deadline passed.
-        """
+        """Sweep over all cases, in logarithms if ``is_log`` or where needed; TimeLimitError: the deadline passed."""
         doubtful = np.arange(len(self._cases))
         case_bytes = 2 * 8 * max(1, self._tree.message_rows)
         room = min(tuning().work_bytes, int(available_memory() * tuning().small_share) // thread_count())

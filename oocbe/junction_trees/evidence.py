@@ -51,11 +51,7 @@ def case_of(number: int) -> str:
 
 
 class CaseEvidence(NamedTuple):
-    """The evidence of a variable.
-
-    likelihood : float64 (domain size,), not all 0. scaled : the same, divided by the greatest.
-    logarithm : natural, of the greatest.
-    """
+    """Likelihood of a variable's values, float64 (domain size,), not all 0; scaled by its greatest, and log of that."""
 
     likelihood: NDArray[np.float64]
     scaled: NDArray[np.float64]

@@ -80,11 +80,7 @@ def prior(tree: CompiledTree, is_log: bool) -> Messages:
 def collect(
     tree: CompiledTree, program: Program, messages: Messages, maximised: NDArray[np.bool_] | None = None
 ) -> None:
-    """Send a program's messages up.
-
-    maximised : bool (cliques,), those that maximise over their rows instead of summing, in logarithms; None: none.
-    Raises TimeLimitError: the deadline passed.
-    """
+    """Send messages up: maxima of ``maximised`` cliques, bool (cliques,). TimeLimitError: at the deadline."""
     flag = current_flag()
     steps = (program.collected, program.collect_start, program.collect_reads)
     carried = (messages.values, messages.peaks, messages.losses, messages.logs)

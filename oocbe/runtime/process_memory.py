@@ -39,10 +39,7 @@ def resident_memory() -> int:
 
 
 def peak_memory() -> int:
-    """Largest resident set of this process so far, in bytes.
-
-    Linux states it for the process alone; ``getrusage`` includes the process that started this one.
-    """
+    """Largest resident set of this process alone so far, in bytes; ``getrusage`` includes what started it."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -57,10 +57,7 @@ repetition, relative to its estimate."""
 
 
 class MiniBucketRounds(SubSolver):
-    """Passes of growing z over one min-sum problem.
-
-    problem, options : the problem and its settings. known : updated.
-    """
+    """Passes of growing z over one min-sum problem, with its settings; ``known`` is updated."""
 
     def __init__(self, problem: Problem, options: SolveOptions, known: SharedBounds) -> None:
         super().__init__(known)
@@ -162,11 +159,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class RunningOrder:
-    """An order running on a scope, as published for a resumed run.
-
-    removals : of the scope. threshold : of the run.
-    order : of the scope's variables. cap : maximum rows of a message.
-    """
+    """An order running on a scope of ``removals``, as published for a resumed run; ``cap``: rows of a message."""
 
     removals: tuple[Values, ...]
     threshold: int | float
@@ -369,10 +362,7 @@ class BoundedSolve(SubSolver):
                 self._keep_anew()
 
     def _keep(self, attempt: dict[str, Any] | None, running: RunningOrder | None = None) -> None:
-        """Publish the bounds for a resumed run.
-
-        attempt : plain elimination that starts now. running : the order that starts now in a bounded round.
-        """
+        """Publish the bounds for a resumed run, with the plain ``attempt`` or the bounded order that starts now."""
         order = None if running is None else asdict(running)
         self._at_work = {"attempt": attempt, "running": order}
         self._keep_anew()

@@ -203,11 +203,7 @@ def offer_first(known: SharedBounds) -> None:
 
 
 class IncumbentSearch(SubSolver):
-    """Local search of one min-sum problem; it continues from better assignments of other solvers.
-
-    problem, options : the problem and its settings. known : updated.
-    budget : limit of its time, in seconds.
-    """
+    """Local search of a min-sum problem for a ``budget`` of seconds, also from better assignments of other solvers."""
 
     def __init__(self, problem: Problem, options: SolveOptions, known: SharedBounds) -> None:
         super().__init__(known)
@@ -256,10 +252,7 @@ class IncumbentSearch(SubSolver):
 def beside_elimination(
     problem: Callable[[], Problem], options: SolveOptions
 ) -> AbstractContextManager[SearchBeside | None]:
-    """Local search beside elimination without bounds, if a time limit may end that early; otherwise none.
-
-    problem : returns the problem in min-sum.
-    """
+    """Local search of the min-sum problem beside elimination without bounds that time may end early; else none."""
     if options.time_limit is None or options.incumbent_seconds <= 0:
         return nullcontext()
     return SearchBeside(problem(), options.incumbent_seconds, options.seed)
@@ -292,10 +285,7 @@ class SearchBeside:
 
     @property
     def best(self) -> Incumbent | None:
-        """The best assignment, or None, also if the search lacked memory; ends the search.
-
-        Raises BaseException: the search failed with a programming error.
-        """
+        """End the search; the best assignment, None also if it lacked memory. Programming errors are raised."""
         self.__exit__()
         error = self._error
         if error is not None and not isinstance(error, OocbeError) and not is_want_of_memory(error):

@@ -52,10 +52,7 @@ one."""
 
 
 class Neighbourhoods(SubSolver):
-    """Neighbourhood searches of one problem, one a thread.
-
-    search : the main search, source of assignments and receiver of improvements. known : updated by it.
-    """
+    """Neighbourhood searches of one problem, one a thread, from and for the assignments of the main ``search``."""
 
     def __init__(self, search: DepthSearch, known: SharedBounds) -> None:
         super().__init__(known)

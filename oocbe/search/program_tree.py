@@ -62,10 +62,7 @@ class OpenNode(NamedTuple):
 
 
 class ProgramTree(SubSolver):
-    """Branch and bound over the linear program of one min-sum problem with unary costs.
-
-    problem : to be solved. relaxation : of it; its rows may grow between steps. known : updated.
-    """
+    """Branch and bound over the linear program (``relaxation``) of a min-sum problem; ``known`` is updated."""
 
     def __init__(self, problem: Problem, relaxation: Relaxation, known: SharedBounds) -> None:
         super().__init__(known)

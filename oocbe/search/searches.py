@@ -197,10 +197,7 @@ a second, in which linear programs and elimination prove photograph problems."""
 
 
 class RowProblem:
-    """A min-sum problem in the forms of the searches over rows.
-
-    problem : the problem. given : its reduction, if known.
-    """
+    """A min-sum problem in the forms of the searches over rows; ``given``: its reduction, if known."""
 
     def __init__(self, problem: Problem, given: Reduction | None = None) -> None:
         self.problem, self._given = problem, given

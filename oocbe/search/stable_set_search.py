@@ -122,10 +122,7 @@ class ValueGraph:
 
 
 def graph_of(problem: Problem, tables: Callable[[], ScopeTables | None]) -> ValueGraph | None:
-    """A problem as a graph of values; None if it has no such form, which is mostly detected without tables.
-
-    problem : in min-sum. tables : returns its tables.
-    """
+    """A min-sum problem as a graph of values; None if it has no such form, mostly detected without its ``tables``."""
     if not problem.is_integral or problem.linear_constraints or any(len(c.scope) > 2 for c in problem.constraints):
         return None
     found = tables() if is_packing(problem) else None
@@ -148,10 +145,7 @@ def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np
 
 
 class StableSetSearch(SubSolver):
-    """Stable set search of one min-sum problem.
-
-    graph : of the whole problem. known : updated.
-    """
+    """Stable set search of a min-sum problem by the graph of the whole; ``known`` is updated."""
 
     def __init__(self, graph: ValueGraph, known: SharedBounds) -> None:
         super().__init__(known)

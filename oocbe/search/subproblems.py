@@ -114,10 +114,7 @@ class NeighbourhoodGrowth:
 
 
 class SubproblemSearch(SubSolver):
-    """Bounds on the optimum of one min-sum problem from its subproblems.
-
-    tables : of the problem. known : updated. memory : limit of the states of all searches, in bytes.
-    """
+    """Bounds on a min-sum problem's optimum from its subproblems; ``memory``: bytes for the states of all searches."""
 
     def __init__(self, tables: ScopeTables, known: SharedBounds, memory: int) -> None:
         super().__init__(known)

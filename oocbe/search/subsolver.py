@@ -104,10 +104,7 @@ class SharedBounds:
 
 
 def above_all_values(problem: Problem) -> int | float:
-    """A number above the value of every assignment: the sum of the functions' largest values, plus a margin.
-
-    Capped at the largest floating-point number.
-    """
+    """A number above every assignment's value (the sum of greatest ones, and a margin), at most the largest float."""
     greatest = problem.extremes.greatest.tolist()
     total = sum(greatest, problem.constant)
     if problem.is_integral:

@@ -350,12 +350,7 @@ STRETCHES, LEAST_STRETCH = 1 << 10, 1 << 12
 
 
 class GeneratedRows(EvenStretches):
-    """Rows of the groups of some ranks; a :class:`oocbe.execution.partition.KeyedRows`.
-
-    table : sorted. ranks : of the groups.
-    scope, semiring : of the table.
-    Others as for :class:`oocbe.execution.sources.Source`.
-    """
+    """Rows of groups of some ranks of a sorted table; a :class:`oocbe.execution.partition.KeyedRows`."""
 
     def __init__(self, table: SyntheticTable, ranks: range) -> None:
         assert table.is_sorted

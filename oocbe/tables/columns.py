@@ -42,12 +42,7 @@ LARGEST_LABELS = 1 << 28
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the input.
-
-    name : its name.
-    indices : integers (rows,): value indices, or indices of labels.
-    labels : labels of the values; None: the integers are the values themselves.
-    """
+    """A column: integers (rows,), which are value indices, or those of ``labels``, or the values without labels."""
 
     name: str
     indices: NDArray[np.integer]
@@ -63,12 +58,7 @@ class Column:
         return high + 1 if low >= 0 and high < 1 << 62 else tuple(np.unique(self.indices).tolist())
 
     def numbered(self, domain: Domain, what: str, first: int = 0) -> NDArray[np.integer]:
-        """Value indices (rows,) in a domain.
-
-        what, first : name of the source, and number of its first row, for messages.
-
-        Raises ModelError: a value outside the domain; the message names its row.
-        """
+        """Value indices (rows,) in a domain; ModelError names a value's row, counted from ``first``, outside it."""
         if self.labels is not None and self.labels is domain:
             return self.indices
         if isinstance(domain, int):

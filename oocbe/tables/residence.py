@@ -56,10 +56,7 @@ def to_device(table: AnyForm) -> AnyForm:
 
 
 def to_kernels(table: AnyForm, kernels: Backend) -> AnyForm:
-    """The table with its rows, or values, in the memory of the kernels; itself if they are there already.
-
-    Raises ResourceError: device memory ran out.
-    """
+    """The table in the memory of the kernels, itself if it is there; ResourceError: device memory ran out."""
     return _with(table, {name: kernels.upload(array) for name, array in _arrays(table).items()})
 
 

@@ -48,11 +48,7 @@ class FolderLock:
 
     @classmethod
     def take(cls, folder: Path) -> FolderLock:
-        """Lock an existing folder.
-
-        Raises UsageError: another process has the lock, or the folder was removed meanwhile; DiskError: the file system
-        has no locks, or the lock file cannot be created.
-        """
+        """Lock an existing folder; UsageError: another process has it, or it is gone; DiskError: no lock can be had."""
         taken = cls.try_take(folder, create=True)
         if isinstance(taken, cls):
             return taken

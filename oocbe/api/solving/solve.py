@@ -247,10 +247,7 @@ class History:
         self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
 
     def attach_history(self, result: Result, left: Problem, options: SolveOptions) -> Result:
-        """The result with the recorded history; the event of the end.
-
-        result : of the whole problem. left : the propagated problem.
-        """
+        """The whole problem's result with the recorded history; the event of the end. ``left``: the propagated one."""
         result, problem = self._with_best(result), self._problem
         if (result.bound, result.value) != (None, None):
             self._add(result.bound, result.value)

@@ -242,10 +242,7 @@ def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int
 
 
 def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
-    """Gap of each value to the best one of its row, never negative; infeasible ones are not masked.
-
-    In product semirings it is a difference of logarithms.
-    """
+    """Gap of each value to the best of its row, of logarithms for products; infeasible ones are not masked."""
     semiring = tables.prepared.semiring
     values, feasible = evaluated.values, evaluated.feasible
     if semiring.combination is Combination.MULTIPLY:

@@ -64,11 +64,7 @@ LEAST_GAIN = 1e-12
 
 @dataclass
 class FactorGroup:
-    """A mini-bucket, or a single factor to be assigned to one.
-
-    members : variables as a bit set.
-    functions, constraints, messages : its factors.
-    """
+    """A mini-bucket, or a single factor to be assigned to one; ``members``: variables as a bit set."""
 
     members: int
     functions: list[PackedFactor] = field(default_factory=list)

@@ -283,11 +283,7 @@ class BucketTask:
 
 
 class MessageMaker:
-    """Computes the messages of one problem's buckets and passes them to the store.
-
-    prepared, dominance, store, row_cap, engine, bounds, tables : as for
-        :class:`oocbe.elimination.buckets.forward.Forward`.
-    """
+    """Computes the messages of one problem's buckets for the store; parameters as for ``Forward``."""
 
     def __init__(
         self,

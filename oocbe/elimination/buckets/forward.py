@@ -55,11 +55,7 @@ class ForwardPass:
 
 
 class RowCapError(LimitError):
-    """A message exceeded the row cap of a race between orders.
-
-    position : of the bucket in the order.
-    rows_before : rows of all messages before it. cap : the row cap.
-    """
+    """A message, of the bucket at ``position``, exceeded a race's row cap; ``rows_before``: of all messages before."""
 
     def __init__(self, position: int, rows_before: int, cap: int) -> None:
         super().__init__(f"bucket {position + 1}: more than {cap:,} rows")

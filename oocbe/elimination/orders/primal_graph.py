@@ -30,10 +30,7 @@ def supports_of(problem: Problem) -> list[Constraint | Function]:
 
 
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:
-    """Incomplete functions and constraints that probes ignore: not pairwise, or over large domains.
-
-    probed_size : largest domain that is probed.
-    """
+    """Incomplete functions and constraints that probes ignore: not pairwise, or over domains above ``probed_size``."""
     return [
         s
         for s in looked(supports_of(problem))
@@ -128,10 +125,7 @@ MASKED_SIZE = 64
 
 
 class PrimalGraph(ScopeGraph):
-    """Variables as vertices, an edge where two share a scope; with the pairwise constraints for probing.
-
-    problem : the problem whose functions and constraints make the edges.
-    """
+    """A problem's variables as vertices, an edge where two share a scope; with the pairwise constraints for probing."""
 
     def __init__(self, problem: Problem) -> None:
         problem = without_zeros(problem)  # turns zeros into constraints, for the probes

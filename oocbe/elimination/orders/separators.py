@@ -171,10 +171,7 @@ class ScopeGraph:
     def improved_order(
         self, order: NDArray[np.int64], heat: NDArray[np.float64], seed: int, flags: Hurry = UNHURRIED
     ) -> NDArray[np.int64]:
-        """The order with some windows ordered anew (:mod:`oocbe.kernels.cpu.orders.windows`).
-
-        heat : float64 (variables,), cost of each message.
-        """
+        """The order with some windows ordered anew; ``heat``: float64 (variables,), cost of each message."""
         smallest, largest = WINDOW_SIZES
         most = max(smallest, min(largest, len(order)))
         size = int(smallest * (most / smallest) ** np.random.default_rng(seed).random())
@@ -192,10 +189,7 @@ class ScopeGraph:
         return max(tuning().most_members, len(self.neighbours))
 
     def separators(self, order: NDArray[np.int64]) -> Separators:
-        """Separator of each bucket.
-
-        Raises ResourceError: they have more than :attr:`most_members`; TimeLimitError: the deadline passed.
-        """
+        """Separator of each bucket; ResourceError beyond :attr:`most_members`, TimeLimitError at the deadline."""
         starts, members, is_whole = separators_of(
             self.starts, self.neighbours, order, self.most_members, current_flag()
         )

@@ -92,11 +92,7 @@ EXPANDED_ROWS = 1 << 24
 
 @dataclass(frozen=True)
 class ScopedTable:
-    """A table whose variables are also known by index.
-
-    scope : variable indices, the variable eliminated first at the front; the table's layout has the same order.
-    table : the rows.
-    """
+    """A table, with the indices of its variables in the layout's order, the variable eliminated first at the front."""
 
     scope: tuple[int, ...]
     table: Table

@@ -340,10 +340,7 @@ class BoundTerms:
         )
 
     def restricted(self, kept: Sequence[NDArray[np.int64]]) -> BoundTerms:
-        """The terms over the variables with several values left, renumbered; one value left adds to the constants.
-
-        kept : remaining values of each variable, ascending.
-        """
+        """The terms over variables with several (ascending) ``kept`` values, renumbered; others turn into constants."""
         counts = np.array([len(values) for values in kept], dtype=np.int64)
         first, values = starts_of(counts), np.concatenate([np.zeros(0, dtype=np.int64), *kept])
         is_fixed = counts[self.variable] == 1
@@ -415,11 +412,7 @@ class BoundSource:
         self.root: int | float = math.inf if is_empty else self._rounded(self._least)
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
-        """Bound the rows of a message.
-
-        eliminated : bit set of the variables eliminated in the message's subtree, the bucket's own included.
-        separator : the message's variables, in any order.
-        """
+        """Bound a message's rows; ``eliminated``: bit set of its subtree's, the bucket's own included."""
         count = len(self._sizes)
         bits = np.frombuffer(eliminated.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
         role = np.unpackbits(bits, bitorder="little", count=count) * np.uint8(ELIMINATED)

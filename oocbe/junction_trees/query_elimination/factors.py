@@ -34,11 +34,7 @@ LARGEST_LOGARITHM = 700.0
 
 @dataclass(frozen=True, eq=False)
 class DenseFactor:
-    """A function or constraint as a dense array.
-
-    scope : variable indices. weights : float64, an axis for each variable of the scope, between 0 and 1.
-    logarithm : natural, of the divisor of the weights.
-    """
+    """A part as a dense array: float64 weights in [0, 1], an axis a variable, and the logarithm of their divisor."""
 
     scope: tuple[int, ...]
     weights: NDArray[np.float64]

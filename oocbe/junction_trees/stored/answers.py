@@ -68,12 +68,7 @@ def cases_at_once(tree: StoredTree) -> int:
 
 
 class StoredMessages:
-    """Messages by number of the sending or receiving clique: float64 (rows of the separator, cases).
-
-    They are in memory while they fit, else in an unnamed file.
-
-    memory : limit of messages in memory, in bytes.
-    """
+    """Messages by clique, float64 (separator rows, cases): in ``memory`` bytes, or else in an unnamed file."""
 
     def __init__(self, memory: int) -> None:
         self._left = memory

@@ -232,12 +232,7 @@ class Struct:
             _set(self._words, places[name], value)
 
     def words(self, **values: Any) -> list[int]:
-        """The struct's words, for an enclosing struct.
-
-        values : of every member that is not preset, by name.
-
-        Raises TypeError: the names differ from those of the members that are not preset.
-        """
+        """The struct's words, for an enclosing one, from all members not preset; TypeError: other names."""
         if values.keys() != self._open.keys():
             wrong = ", ".join(sorted(self._open.keys() ^ values.keys()))
             raise TypeError(f"{self._name} and the values given for it differ in: {wrong}")

@@ -19,11 +19,7 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True)
 class Failure:
-    """Description of a failure.
-
-    kind : the error's class; ``InternalError`` for internal errors.
-    message : the error and, if known, its remedy. exit_code : of a command that fails with it.
-    """
+    """A failure: its error's class, or ``InternalError``; message with its remedy, if known; and exit code."""
 
     kind: str
     message: str

@@ -76,11 +76,7 @@ _UNITS = ((10**9, "billion "), (10**6, "million "), (10**3, "thousand "))
 
 
 class RowsRead(NamedTuple):
-    """Number of rows read by workers.
-
-    rows : in total; repeated reads count repeatedly.
-    changed_owner : of these, rows that another worker of the same cluster had written.
-    """
+    """Rows read by workers, repeated reads too, and those of them that another worker of the cluster had written."""
 
     rows: int = 0
     changed_owner: int = 0

@@ -128,10 +128,7 @@ def parse_number(name: str, value: object, least: float = -math.inf) -> int | fl
 
 @dataclass(frozen=True)
 class Gap:
-    """Allowed gap between bound and incumbent: a difference, or a part of the incumbent's size.
-
-    absolute : a difference of values. relative : a fraction, 0.01 for 1 %.
-    """
+    """Allowed gap of bound and incumbent: ``absolute``, or ``relative`` to the incumbent's size (0.01 for 1 %)."""
 
     absolute: float = 0
     relative: float = 0

@@ -61,12 +61,7 @@ WAIT = "wait"
 
 
 class TraceFile:
-    """A trace being written.
-
-    path : overwritten if it exists.
-    about : description of the run, stored in the first event.
-    Raises OSError: the file cannot be written.
-    """
+    """A trace being written, with a text about the run in its first event; OSError: the file cannot be written."""
 
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
         self._began, self._cpu_before = time.perf_counter_ns(), time.process_time()

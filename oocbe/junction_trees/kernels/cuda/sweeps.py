@@ -324,10 +324,7 @@ class Targets:
 
 
 class Block:
-    """Device memory for the messages of a number of cases, not initialised.
-
-    stride : numbers of a row of each array, see :func:`stride_of`. up, down, ... : see the source.
-    """
+    """Device memory for the messages of some cases, not initialised; ``stride`` as for :func:`stride_of`."""
 
     @with_retry
     def __init__(self, tree: DeviceTree, belief_rows: int, cases: int, *, is_down: bool = True) -> None:

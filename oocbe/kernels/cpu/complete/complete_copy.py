@@ -126,11 +126,7 @@ LISTED_CELLS = 1 << 20
 def cells_of_rows(
     keys: NDArray[np.uint64], fields: NDArray[np.int64], piece_rows: int | None = None
 ) -> NDArray[np.int64]:
-    """Cell of each row: int64 (rows,).
-
-    keys : uint64 (words, rows).
-    fields : int64 (fields, 4), word, shift, bits, and stride of the field in cells.
-    """
+    """Cell of each row, int64 (rows,); ``fields``: int64 (fields, 4), word, shift, bits, and stride in cells."""
     out = np.empty(keys.shape[1], dtype=np.int64)
     run_all(_cells, [(keys, fields, out, *piece) for piece in row_ranges(len(out), piece_rows)])
     return out

@@ -73,11 +73,7 @@ def temporary_bytes(buffers: SortBuffers, shift: int, bits: int) -> int:
 
 
 def radix_sort(buffers: SortBuffers, shift: int, bits: int, temporary: Any) -> SortBuffers:
-    """Queue a stable sort by some bits of the column on CuPy's current stream.
-
-    temporary : uint8, of at least :func:`temporary_bytes`.
-    Returns the buffers, those with the sorted rows first.
-    """
+    """Queue a stable sort on the current stream, in :func:`temporary_bytes`; returns the buffers, sorted rows first."""
     with device_span(KERNELS, "radix_sort"):
         place = _call(buffers, shift, bits, temporary)[1]
     if place == 0:

@@ -233,10 +233,7 @@ def _charge(network: Any, linear: Any, node: Any, c: Any, bound: Any, need: Any,
 def ascend_with_linear(
     network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any
 ) -> Any:
-    """As :func:`~oocbe.search.kernels.cpu.node_state.tighten_node`, with linear constraints.
-
-    rounds : limit of rounds of multipliers and passes.
-    """
+    """:func:`tighten_node` with linear constraints, in at most ``rounds`` of multipliers and passes."""
     for c in range(len(linear.capacity)):
         bound = _exclude(network, linear, node, c, bound, need, radius)
         if bound >= need:
