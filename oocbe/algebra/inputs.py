@@ -271,10 +271,8 @@ def arrange(
 
     The rows may be the table's own arrays, and are not to be written to.
 
-    table : any table.
-    scope : all its variables, the least significant place first.
-    order : variables to sort by, the least significant first.
-    dtype : dtype of the values wanted.
+    table : any table. scope : all its variables, the least significant place first.
+    order : variables to sort by, the least significant first. dtype : dtype of the values wanted.
     """
     layout = table.layout.select(scope)
     moved = layout.scope != table.scope

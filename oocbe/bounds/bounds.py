@@ -190,8 +190,7 @@ ASCENT_SHARE = 0.3
 class BoundSources:
     """Sources of bounds for the rows of a problem's messages, improved in steps.
 
-    problem : in the min-sum semiring.
-    seed : of tie-breaking.
+    problem : in the min-sum semiring. seed : of tie-breaking.
     upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
     improve : let sources look for assignments, too. The bounds of a source with an ``assignment`` are valid only for
         assignments strictly better than that one: the caller must take it as incumbent.

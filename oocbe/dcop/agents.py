@@ -72,8 +72,7 @@ class Share:
 
     problem : over the variable, which comes first, and its neighbours among the ancestors; it contains the constraints
         over the variable and ancestors only.
-    known : its variables, in their order.
-    dtype : of all values, common to all agents.
+    known : its variables, in their order. dtype : of all values, common to all agents.
     z : limit of the variables of a mini-bucket, the agent's own included; None: buckets are not divided.
     """
 
@@ -361,8 +360,7 @@ class InProcesses:
     """Agents in processes of their own; a context manager that leaves no process and no file.
 
     shares : of each variable. owner : agent of each variable; all variables of an agent are in one process.
-    workers : limit of processes. options : ``memory`` is divided among the processes.
-    deadline : of the run.
+    workers : limit of processes. options : ``memory`` is divided among the processes. deadline : of the run.
     Raises DiskError: there is no place for messages.
     """
 

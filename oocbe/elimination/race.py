@@ -92,8 +92,7 @@ class Race:
             with attempt:
                 attempt.outcome = attempt.forward.run()
 
-    problem, semiring : what is solved.
-    choices : orders, the most promising first.
+    problem, semiring : what is solved. choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
     run : keeps messages and records attempts. engine : computes the buckets.
     bounds : for pruning rows that reach the problem's upper bound; None: all are kept.

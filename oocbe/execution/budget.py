@@ -66,8 +66,7 @@ class Budget:
 class MemoryPlan:
     """Resources of an out-of-core operation.
 
-    budget : of its memory.
-    disk : counts the bytes of scratch files, and has their folder.
+    budget : of its memory. disk : counts the bytes of scratch files, and has their folder.
     streams : number of concurrent pieces.
     piece_rows : most rows of each table in a piece, and of a result passed on; None: as many as fit.
     pieces, partition, nested : shares of the budget for the pieces in progress, for a partition before the first piece,

@@ -73,8 +73,7 @@ class ScratchFile:
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: NDArray[np.int64]) -> int:
         """Write a run; thread-safe.
 
-        keys, values : the run's rows.
-        bounds : segment bounds in the run, int64, ascending from 0 to its rows.
+        keys, values : the run's rows. bounds : segment bounds in the run, int64, ascending from 0 to its rows.
         Returns int : the run's first row in this file.
         Raises DiskError: the disk, or its permitted share, is full.
         """
@@ -378,8 +377,7 @@ Item = TypeVar("Item")
 class JoinInput:
     """A source with the requirements of an operation.
 
-    source : the rows.
-    scope : its variables in the order required by the operation, the least significant first.
+    source : the rows. scope : its variables in the order required by the operation, the least significant first.
     common : variables to partition by, the least significant first; most significant in the order of the result.
     cost : total bytes of an operation for a row of a part.
     """
@@ -479,8 +477,7 @@ def parts(
 
     Common keys missing in a source are omitted.
 
-    inputs : sources, with the same common variables.
-    first : the first bit of the common variables that may differ.
+    inputs : sources, with the same common variables. first : the first bit of the common variables that may differ.
     outermost : whether no piece is in memory yet.
     """
     inputs = tuple(inputs)

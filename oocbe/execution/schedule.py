@@ -55,8 +55,7 @@ class Conditions:
     share : maximum segment as a share of the remaining work per worker.
     straggling : 95th percentile of the seconds of equal segments over their median; 1: no variation.
     lost : share of the workers that are lost.
-    dispatch, notice : see :data:`DISPATCH_SECONDS` and :data:`NOTICE_SECONDS`.
-    seed : of all random numbers.
+    dispatch, notice : see :data:`DISPATCH_SECONDS` and :data:`NOTICE_SECONDS`. seed : of all random numbers.
     """
 
     segment_seconds: float = 4.0
@@ -316,8 +315,7 @@ _BUCKET, _PIECES = "bucket ", ("compute", "piece ")
 class Stage:
     """Work that can start once certain earlier stages are done.
 
-    name : for display.
-    pieces : float64 (pieces,), seconds of one worker for each; segments are cut between them.
+    name : for display. pieces : float64 (pieces,), seconds of one worker for each; segments are cut between them.
     serial : seconds of serial work by one worker before the pieces.
     after : indices of the stages that must be done before; they precede this one.
     """

@@ -43,8 +43,7 @@ problem whose variables belong to agents."""
 class Format:
     """One file format.
 
-    name : what a person gives as ``format``; also the file name's suffix, after a dot.
-    description : one line about it.
+    name : what a person gives as ``format``; also the file name's suffix, after a dot. description : one line about it.
     parse : the model of a file's tokens; it must raise FormatError for malformed files (see :meth:`Text.error`) and
         UnsupportedError for parts that oocbe cannot express.
     render : the text of a problem; None if the format is only read.

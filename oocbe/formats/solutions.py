@@ -247,8 +247,7 @@ CSV_HEADER = ["variable", "value"]
 class Solution:
     """An assignment as a file states it, before any problem gives meaning to its names.
 
-    path : where it came from.
-    labels : variable name to value label.
+    path : where it came from. labels : variable name to value label.
     lines : variable name to the 1-based line that states it; empty for JSON.
     claimed_value : the value that the file claims, or None.
     semiring : name of the semiring that it was solved in, or None.

@@ -65,8 +65,7 @@ class TreeArrays(NamedTuple):
 class Places(NamedTuple):
     """The edges, cliques and separators of each variable and input.
 
-    edge : by variable, the number of the edge of its evidence.
-    clique : by variable, the clique of that edge.
+    edge : by variable, the number of the edge of its evidence. clique : by variable, the clique of that edge.
     child_edge : by clique, the number of the edge from it to its parent; -1 for a root.
     separator : by variable, the clique with the smallest separator (in rows) that has the variable, if it has fewer
         rows than ``clique``; else -1.
@@ -249,8 +248,7 @@ class CompiledTree:
     shape : the tree without its rows. rows : of the cliques; none if every assignment has weight 0.
     arrays : for sweeps; weights are logarithms where ``is_log``.
     logarithm : natural logarithm of the factor divided out of all weights; -inf if every assignment has weight 0.
-    is_log : whether weights are logarithms.
-    seconds : wall time by phase: ``order`` and ``rows``.
+    is_log : whether weights are logarithms. seconds : wall time by phase: ``order`` and ``rows``.
     input_rows : rows of each input, see :mod:`oocbe.junction_trees.conditioning`.
     """
 

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 class Explanation(Framed):
     """A best assignment.
 
-    values : variable name to value label.
-    indices : value index of each variable, in their order in the problem.
+    values : variable name to value label. indices : value index of each variable, in their order in the problem.
     logarithm : natural logarithm of its weight together with the evidence; minus that of the evidence, it is the
         logarithm of its probability.
     """

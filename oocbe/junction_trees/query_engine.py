@@ -161,8 +161,7 @@ class QueryEngine:
     """The evidence of a case, and its posteriors.
 
     problem : of weights. memory : limit in bytes.
-    make : makes the tree, if it is not made. backend : ``cpu``, ``cuda`` or ``auto``.
-    tree : if it is made.
+    make : makes the tree, if it is not made. backend : ``cpu``, ``cuda`` or ``auto``. tree : if it is made.
     cost : see :func:`oocbe.junction_trees.query_elimination.answer.large_cost`, for a tree that is not.
     """
 

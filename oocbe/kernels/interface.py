@@ -60,8 +60,7 @@ class EliminationPlan:
         on a device, where both have the shared kept variables.
     kept : uint64, ones at the bits of the shared kept variables in the last words of the result's key, as many words as
         have such bits: no more than one of the tables has.
-    eliminated_bits : bits of the eliminated variables in that one word.
-    words : words of the result's key.
+    eliminated_bits : bits of the eliminated variables in that one word. words : words of the result's key.
     """
 
     outer_eliminated: NDArray[np.int64]

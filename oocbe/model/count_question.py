@@ -23,8 +23,7 @@ class CountQuestion:
 
     kind : type of the count in the model counting competition: ``mc``, ``wmc``, ``pmc`` or ``pwmc``.
     weights : by name of a variable, the weights of 0 and 1; other variables weigh 1.
-    shown : names of the variables on which the count is projected; None: all.
-    notes : sentences for results.
+    shown : names of the variables on which the count is projected; None: all. notes : sentences for results.
     """
 
     kind: str = "mc"

@@ -34,8 +34,7 @@ class Photograph:
     group : the number behind a photograph's values in the file; None if there is none. Its meaning is undocumented.
         Photographs with the same number have equal weights and almost no conflicts, which suggests one request, not one
         orbit.
-    values : label of each value; the first one means omitted.
-    memory : units of the recorder used by each value.
+    values : label of each value; the first one means omitted. memory : units of the recorder used by each value.
     """
 
     name: str

@@ -27,8 +27,7 @@ class Domains:
     """Values left of each variable.
 
     offsets : int64 (variables + 1,), where each variable's flags begin.
-    alive : uint8 (values,), 1 for each value that is left.
-    counts : int64 (variables,), how many are left.
+    alive : uint8 (values,), 1 for each value that is left. counts : int64 (variables,), how many are left.
     """
 
     offsets: NDArray[np.int64]

@@ -46,8 +46,7 @@ class HasFlag(Protocol):
 class Interruption:
     """State of received signals, and the deadlines to interrupt.
 
-    number : of the signal that requested the end; None: no signal.
-    is_deferred : whether :meth:`defer` was called.
+    number : of the signal that requested the end; None: no signal. is_deferred : whether :meth:`defer` was called.
     is_answered : whether the command is printing its answer.
     is_overdue : whether an exception was raised because work had not ended in time.
     is_closed, late : whether the block is ending, and the signal that arrived since then.

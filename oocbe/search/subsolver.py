@@ -39,10 +39,8 @@ from oocbe.runtime.deadline import Deadline
 class SharedBounds:
     """Bounds on the optimum of one problem, each with a proof.
 
-    problem : in min-sum. gap : accepted distance of the bounds.
-    report : called on changes.
-    lower : lower bound on all admissible assignments, or None.
-    value, assignment : the best assignment found, or None.
+    problem : in min-sum. gap : accepted distance of the bounds. report : called on changes.
+    lower : lower bound on all admissible assignments, or None. value, assignment : the best assignment found, or None.
     source : the relaxation of the whole problem with the best bound, whose reduced costs exclude values, or None.
     """
 
@@ -279,8 +277,7 @@ PARAMETERS = Parameters()
 class Terms:
     """Terms of one solver.
 
-    share : weight relative to depth-first search.
-    after : virtual time, in seconds, at which the solver joins.
+    share : weight relative to depth-first search. after : virtual time, in seconds, at which the solver joins.
     soon, leading : factors of the weight while the solver is expected to end soon, and while it has the best bound.
     waits_for : name of a solver in the portfolio whose first step comes before; empty: none.
     first_step : minimum time of a first coarse step, in seconds.
@@ -375,8 +372,7 @@ class Portfolio:
     def run(self, is_done: Callable[[], bool], most: float = math.inf) -> None:
         """Run until all solvers have ended or used their time, or the turn is over.
 
-        is_done : whether to stop earlier.
-        most : time limit of each solver, in seconds.
+        is_done : whether to stop earlier. most : time limit of each solver, in seconds.
         Raises TimeLimitError: the deadline came.
         """
         while not is_done() and not self.is_turn_over:

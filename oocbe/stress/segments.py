@@ -283,8 +283,7 @@ WORD = 1 << 64
 class ResultCheck:
     """Outcome of the check of a result.
 
-    rows, expected_rows : actual and expected number of rows.
-    fault : text of the first error; empty if there is none.
+    rows, expected_rows : actual and expected number of rows. fault : text of the first error; empty if there is none.
     digest : of all rows, independent of their order and cutting; None where not all were checked.
     """
 

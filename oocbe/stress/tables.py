@@ -67,8 +67,7 @@ class SyntheticTable:
     groups : combinations of the group variables that occur.
     variables : of the table, at least 3. domain : values of e, even; the group variables take what the groups need.
     density : share of the own variable's values that the largest group has.
-    sizes : of the groups, ``uniform`` or ``zipf``.
-    is_sorted : rows in the order of their keys; otherwise scattered.
+    sizes : of the groups, ``uniform`` or ``zipf``. is_sorted : rows in the order of their keys; otherwise scattered.
     own : name of the own variable. seed : of the values; tables to be joined have different ones.
     Raises UsageError: settings that fit together in no table.
     """
@@ -243,8 +242,7 @@ Edge = tuple[int, int]
 def random_network(variables: int, domain: int, density: float, tightness: float = 0.5, seed: int = 0) -> Problem:
     """A connected graph drawn at random.
 
-    variables : number of variables, at least 2.
-    domain : values of each, at least 1.
+    variables : number of variables, at least 2. domain : values of each, at least 1.
     density : share of all n (n - 1) / 2 pairs that are edges (p1 in the paper, which prints n (n - 1) p1: more than
         there are pairs at p1 = 0.9, so the half is meant). Never fewer than the n - 1 edges that connect the graph.
     tightness : share of infeasible entries of each function (p2), from 0 up to less than 1.

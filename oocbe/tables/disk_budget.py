@@ -21,8 +21,7 @@ class DiskBudget:
 
     Bytes are those of file contents; file systems round each file up to whole blocks.
 
-    folder : location of the files; free space is that of its disk.
-    limit : bytes; None: limited by the disk only.
+    folder : location of the files; free space is that of its disk. limit : bytes; None: limited by the disk only.
     is_scratch : whether the files are not needed after this run, however it ends. They are then not forced to disk:
         the system may keep them in memory, and they are lost if the host fails.
     """

@@ -257,8 +257,7 @@ BitRange = tuple[int, int, int]
 def move_plan(source: Layout, destination: Layout, names: Sequence[str] | None = None) -> NDArray[np.int64]:
     """Plan that moves the fields of ``names`` from one layout to another.
 
-    source, destination : the layouts; both contain every name.
-    names : variables to move; None: those of both layouts.
+    source, destination : the layouts; both contain every name. names : variables to move; None: those of both layouts.
     Returns int64 (moves, 5): source word, source shift, bits, destination word, destination shift, ascending in the
     source.
     Raises ModelError: a variable is missing in a layout or has different sizes in the two.

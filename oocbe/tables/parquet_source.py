@@ -323,8 +323,7 @@ class _Files:
 class ColumnSource:
     """Columns of some data by their names in a table.
 
-    data : the columns.
-    columns : name in the data by name in the table, in the data's order.
+    data : the columns. columns : name in the data by name in the table, in the data's order.
     drop_nulls : whether to skip rows with missing entries; otherwise they are refused.
     keys : further columns, each computed by a function of Arrow arrays from a column in the table.
     """

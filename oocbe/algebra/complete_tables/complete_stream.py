@@ -213,8 +213,7 @@ class CompleteStream:
     dtype : of the result; functions have it, tables are converted.
     kernels : gives those for so many joined cells. room : how large a piece may be, of all streams together.
     streams : pieces in memory at a time, at most; None: as many as pay.
-    saves_reading : whether eliminated variables are cut where less is read then.
-    cuts : the pieces.
+    saves_reading : whether eliminated variables are cut where less is read then. cuts : the pieces.
     Raises ResourceError: memory has no room for the smallest piece.
     """
 

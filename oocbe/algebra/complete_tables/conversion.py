@@ -219,8 +219,7 @@ def cell_pieces(
     The rows are partitioned by the variables of the complete table, the one that changes slowest first, so that they
     come in the order of its cells (:mod:`oocbe.execution.partition`); each then falls into the window at hand.
 
-    layout : of the complete table, the same variables as the rows'. dtype : of its values.
-    space : memory to work in.
+    layout : of the complete table, the same variables as the rows'. dtype : of its values. space : memory to work in.
     Raises ValueRangeError: a value that the dtype cannot hold; DiskError: the disk is full.
     """
     cost = COPIES * row_bytes(source.layout, source.dtype) + CELL_BYTES

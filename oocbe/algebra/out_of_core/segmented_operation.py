@@ -70,8 +70,7 @@ from oocbe.tables.writer import CHUNK_ROWS
 class RunSegment:
     """Rows of a table to be sorted as a run.
 
-    circumstances, part : how, and the beginning of the path of the run.
-    table : the rows. low, high : those of the run.
+    circumstances, part : how, and the beginning of the path of the run. table : the rows. low, high : those of the run.
     scope : of the run, its variables, the least significant first. order : by which it is sorted, likewise.
     """
 
@@ -122,8 +121,7 @@ class RangeSegment:
 
     circumstances, part : how, and the beginning of the path of the part to be written.
     operation, inputs : what is done, and with what. low, high : numbers of the cut variables (:class:`KeyIndex`).
-    rows : of all inputs, which decide where kernels work.
-    scratch : folder for scratch files; None: the worker's own.
+    rows : of all inputs, which decide where kernels work. scratch : folder for scratch files; None: the worker's own.
     """
 
     circumstances: WorkerConfig

@@ -57,8 +57,7 @@ from oocbe.tables.disk_budget import DiskBudget, NamelessFile
 class Tables:
     """A finished forward pass.
 
-    prepared, outcome : of the forward pass.
-    store : holds the messages.
+    prepared, outcome : of the forward pass. store : holds the messages.
     choice : the order. engine : that computed them. deadline : of the engine's calls, including later passes.
     seconds : wall time by phase.
 
@@ -283,8 +282,7 @@ BLOCK_ROWS = 1 << 17
 class RowWeights:
     """Weights of all rows of a message; :meth:`close` releases its disk space.
 
-    rows : number of rows. nothing : initial weight of a row.
-    dtype : of the weights.
+    rows : number of rows. nothing : initial weight of a row. dtype : of the weights.
     most_bytes : limit in memory; larger weights are in a file, with a cache of so many bytes.
     budget : counts the file's bytes, and gives its folder.
     Raises DiskError: the file cannot be made.

@@ -60,8 +60,7 @@ def run_task(
 ) -> TaskResult:
     """Run a task on a problem with the tables of bucket elimination.
 
-    task : one of :data:`TASKS`.
-    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    task : one of :data:`TASKS`. problem : the problem, or a path that :func:`oocbe.read` accepts.
     options, overrides, evidence, observer, client : as for :func:`oocbe.solve`.
     k : number of assignments of ``kbest``, at least 1.
     temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` gives all feasible assignments equal weight.

@@ -99,8 +99,7 @@ class LogJoinGraph:
 
     problem : of the log-sum-exp semiring, without linear constraints.
     order : of elimination, of all variables. most_cells : of a cluster. memory : limit of all tables, in bytes.
-    maximised : variables whose maximum is taken, for :meth:`bound`.
-    clusters, edges : see the module.
+    maximised : variables whose maximum is taken, for :meth:`bound`. clusters, edges : see the module.
     Raises ResourceError: the tables do not fit; TimeLimitError: the deadline of the enclosing block came.
     """
 

@@ -229,10 +229,8 @@ class MiniBucketPass:
 
     buckets : one a variable, in elimination order, with all their factors (up to the first one proven infeasible).
     bound : lower bound on the optimum, rounded down by the error bound of floating-point sums; None if infeasible.
-    value : the bound before rounding.
-    split : number of divided buckets. mini_buckets : total number of mini-buckets.
-    width : variables of the largest message.
-    largest_rows, total_rows : rows of the largest message, and of all.
+    value : the bound before rounding. split : number of divided buckets. mini_buckets : total number of mini-buckets.
+    width : variables of the largest message. largest_rows, total_rows : rows of the largest message, and of all.
     """
 
     buckets: list[Bucket]

@@ -142,8 +142,7 @@ CHUNK_ROWS = 1 << 16
 class Evaluated:
     """Rows of a bucket.
 
-    values : (rows, domain size), combined values; meaningless where not feasible.
-    feasible : bool (rows, domain size).
+    values : (rows, domain size), combined values; meaningless where not feasible. feasible : bool (rows, domain size).
     places : for each received message int64 (rows, domain size), the row found, or -1.
     """
 

@@ -40,8 +40,7 @@ class ForwardPass:
     buckets : in elimination order (up to the one that proved infeasibility).
     value : combined value of the problem, to be multiplied by 2 ** exponent; None if it is infeasible.
     exponent : nonzero only for floating-point products.
-    largest_rows, total_rows : rows of the largest message, and of all.
-    width : variables of the largest separator.
+    largest_rows, total_rows : rows of the largest message, and of all. width : variables of the largest separator.
     recomputation : recomputes the values of forgotten messages; None if all are kept.
     """
 
@@ -68,8 +67,7 @@ class Forward:
     """Runs the forward pass over a prepared problem; ``maker`` is the class that computes messages.
 
     prepared : the problem, packed for its order.
-    dominance : whether to drop dominated rows (if the semiring permits it).
-    store : keeps the messages.
+    dominance : whether to drop dominated rows (if the semiring permits it). store : keeps the messages.
     row_cap : a message with more rows, or more steps than its step limit, ends the run with :class:`RowCapError`;
         None: only the disk limits it.
     engine : computes the buckets; None: the CPU.

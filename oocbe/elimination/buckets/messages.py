@@ -123,8 +123,7 @@ class MessageStore(HeldMessages[Message]):
     memory_limit : bytes that messages in memory may take together.
     workdir : parent of the scratch folder, which is created on first use; every message is written there at once.
         None: the system's scratch folder is used, and only for messages that do not fit in memory.
-    chunk_rows : rows of a chunk of a stored message.
-    checkpoint : receives published messages and keeps them; or None.
+    chunk_rows : rows of a chunk of a stored message. checkpoint : receives published messages and keeps them; or None.
     small_bytes : messages of at most this size stay in memory while they fit, even with a ``workdir``.
     max_disk : limit of the scratch folder in bytes, or None; a checkpoint's own budget replaces it.
     budget : the disk budget, and its folder.

@@ -54,10 +54,8 @@ class BucketJoin:
 
     builder : makes its programs. scope : its variables.
     tables : scope (variable indices, the eliminated one first) and rows of each table.
-    constraints, functions, bound : as for :meth:`ProgramBuilder.build`.
-    semiring, dtype : of the message's values.
-    rows : of the largest table.
-    name : of the bucket, for error messages. limbs : as for :meth:`ProgramBuilder.build`.
+    constraints, functions, bound : as for :meth:`ProgramBuilder.build`. semiring, dtype : of the message's values.
+    rows : of the largest table. name : of the bucket, for error messages. limbs : as for :meth:`ProgramBuilder.build`.
     """
 
     builder: ProgramBuilder

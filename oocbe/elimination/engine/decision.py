@@ -44,8 +44,7 @@ class Input:
 
     cells : assignments of its variables. rows : number of feasible ones.
     nbytes : in its present form. listed_bytes : of its rows with their keys.
-    is_complete : its form. place : where it is.
-    has_dtype : whether its values have the message's dtype.
+    is_complete : its form. place : where it is. has_dtype : whether its values have the message's dtype.
     """
 
     cells: int

@@ -44,8 +44,7 @@ class PackedFactor:
     """A function or constraint in a pool.
 
     scope : variable indices, the variable eliminated first at the front (the lowest bits).
-    members : the scope as a bit set (a Python integer, bit v for variable v).
-    bits : of the index.
+    members : the scope as a bit set (a Python integer, bit v for variable v). bits : of the index.
     offset : where its array begins in the pool.
     """
 

@@ -37,10 +37,8 @@ class MessageForecast:
 
     target : position of the receiving bucket; None if it has no variables.
     variable, scope : the eliminated variable, and its own variables, the one eliminated next at the front.
-    itemsize, row_bytes : of a value, and of a row with its key.
-    cells : assignments of its variables.
-    expected_rows : for the choice of its form.
-    joined_rows : maximum rows of the join. rows : that remain of them.
+    itemsize, row_bytes : of a value, and of a row with its key. cells : assignments of its variables.
+    expected_rows : for the choice of its form. joined_rows : maximum rows of the join. rows : that remain of them.
     """
 
     target: int | None
@@ -58,8 +56,7 @@ class MessageForecast:
 class BucketForecast:
     """Forecast of a bucket.
 
-    strategy : for its message. nbytes : of the message, in its form.
-    input_bytes : of the tables that it joins.
+    strategy : for its message. nbytes : of the message, in its form. input_bytes : of the tables that it joins.
     pieces : number of pieces; 1 if it fits in memory, or may not be cut.
     fits : False if it neither fits in memory nor may be cut; a run then raises an error.
     disk_bytes : of its message, if that is written to disk (before compression); else 0.

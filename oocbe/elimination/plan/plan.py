@@ -56,10 +56,8 @@ class PlannedBucket:
 
     variable : index of the variable eliminated. name : its name.
     separator : variable indices of the message's scope, the one eliminated next at the front.
-    bits : of the message's keys.
-    predicted_rows : estimated feasible rows of the message, dominance not counted.
-    complete_rows : rows of a complete table over the separator.
-    predicted_bytes : of the message in its form.
+    bits : of the message's keys. predicted_rows : estimated feasible rows of the message, dominance not counted.
+    complete_rows : rows of a complete table over the separator. predicted_bytes : of the message in its form.
     form : ``complete`` (values only) or ``incomplete`` (rows with keys), as is decided by what is predicted.
     passage : how the bucket passes through memory and disk.
     """
@@ -152,8 +150,7 @@ PRINTED_BUCKETS = 12
 class Plan(Shown):
     """An elimination order with its buckets; prints itself.
 
-    problem : to be solved. semiring, dtype : of the messages' values.
-    choice : the order and its heuristic.
+    problem : to be solved. semiring, dtype : of the messages' values. choice : the order and its heuristic.
     buckets : in elimination order.
     bounds : a sentence about the bounds for pruning rows, or the search that comes first; empty if there is neither.
     memory : limit of messages in bytes. disk : limit of written bytes.

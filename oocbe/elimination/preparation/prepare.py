@@ -104,8 +104,7 @@ class Prepared:
 
     problem, semiring, dtype : the problem, its semiring, and the dtype of values.
     order : variable indices in elimination order. position : of each variable in the order.
-    constraints, functions : packed factors.
-    tables : factors too large to be packed.
+    constraints, functions : packed factors. tables : factors too large to be packed.
     constant : combined with the result, which is then to be multiplied by 2 ** exponent.
     is_infeasible : a constraint or function without variables, a linear constraint alone, or a product's constant of 0
         forbids everything.

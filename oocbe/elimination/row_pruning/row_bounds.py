@@ -147,8 +147,7 @@ class RowBound:
         """The bound as arguments of one bucket's join.
 
         separator, fields : variables and their places in the message's keys, the least significant first.
-        level_of : run of each variable. levels : number of runs.
-        dtype : of the message's values.
+        level_of : run of each variable. levels : number of runs. dtype : of the message's values.
         least_functions : least sum of the bucket's functions.
         merged_bits : at most :data:`MERGED_BITS`; fewer for buckets with few rows.
         """
@@ -370,8 +369,7 @@ class BoundSource:
     """Bounds on the rows of any message of one problem.
 
     name, why : for the plan: what the bounds are made of, and the bound at the root.
-    problem : the bounded problem, in the min-sum semiring.
-    fixed_point : of the terms.
+    problem : the bounded problem, in the min-sum semiring. fixed_point : of the terms.
     terms : under-estimators; for every function, and for the constant, at most one soft term.
     removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
     margin : error bound of sums of floats.

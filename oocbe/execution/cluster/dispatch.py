@@ -178,8 +178,7 @@ class PartCollector:
     """Collects the parts written by segments.
 
     writer : lists them. name : of the segments, in a trace. workers : that wrote them.
-    added : called with the finished share of the work, and its rows and parts.
-    least, greatest : of all values.
+    added : called with the finished share of the work, and its rows and parts. least, greatest : of all values.
     """
 
     def __init__(

@@ -79,8 +79,7 @@ class CasePlan:
     case : the factors. asked : target variables, each with two or more remaining values.
     is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
     place : of the computations; if no order within its memory is found at once, the search takes longer.
-    groups : factors that are joined together.
-    free : variables in no factor, whose values have equal weights.
+    groups : factors that are joined together. free : variables in no factor, whose values have equal weights.
     """
 
     def __init__(

@@ -24,8 +24,7 @@ class AscentNetwork(NamedTuple):
 
     value_start : int64 (variables + 1,), start of a variable's values in a state.
     use_start, uses : CSR, the uses of each variable.
-    function_start : int64 (functions + 1,), the uses of each function.
-    function, variable : int64 (uses,), of each use.
+    function_start : int64 (functions + 1,), the uses of each function. function, variable : int64 (uses,), of each use.
     message_start : int64 (uses,), start of a use's part of a state.
     table_start : int64 (uses,), start of the function's table in ``tables``: for two variables one table for each use,
         with the use's own variable fastest; for more, the same one, with the last variable fastest.

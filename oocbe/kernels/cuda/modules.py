@@ -116,8 +116,7 @@ class PreparedLaunch:
 
     function : of :func:`cooperative_kernel`. blocks, threads : of the grid; at most the resident blocks.
     arguments : NumPy arrays, each a struct of the same bytes; a launch reads their current contents.
-    shared_bytes : of a block. The stream is CuPy's current one at construction.
-    stream : of the launches.
+    shared_bytes : of a block. The stream is CuPy's current one at construction. stream : of the launches.
     """
 
     def __init__(

@@ -52,10 +52,8 @@ R = TypeVar("R")
 class Span(NamedTuple):
     """A span of work in one lane.
 
-    lane, row : position. name : kind of work.
-    begin, end : nanoseconds of :func:`time.perf_counter_ns`.
-    is_wait : whether the lane was only waiting.
-    details : further figures; ``bytes`` counts towards a lane's rate.
+    lane, row : position. name : kind of work. begin, end : nanoseconds of :func:`time.perf_counter_ns`.
+    is_wait : whether the lane was only waiting. details : further figures; ``bytes`` counts towards a lane's rate.
     """
 
     lane: str

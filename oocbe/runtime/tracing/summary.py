@@ -35,8 +35,7 @@ class Lane:
 
     name : of the lane. rows : number of rows used, that is, the maximum of concurrent spans.
     busy : seconds in which at least one row worked. share : of the run's seconds.
-    row_seconds : seconds of work in all rows.
-    works : its kinds of work, the longest first and waiting last.
+    row_seconds : seconds of work in all rows. works : its kinds of work, the longest first and waiting last.
     """
 
     name: str
@@ -51,8 +50,7 @@ class Lane:
 class TraceSummary:
     """Summary of a trace.
 
-    seconds : of the run.
-    lanes : the lanes used, in the order in which rows pass through them.
+    seconds : of the run. lanes : the lanes used, in the order in which rows pass through them.
     at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.runtime.tracing.recorder.RESOURCES`) worked;
         the workers count as one more.
     busiest : the resource with the longest work, including the workers; None without any.

@@ -244,8 +244,7 @@ def grow_neighbourhood(start: Any, links: Any, root_weight: Any, noise: Any, bal
     """Grow a ball from a literal: repeatedly add the literal with the strongest links to it, while there is a link.
 
     start : the first literal. links : float64 (literals, literals), strength of links, 0 for none.
-    root_weight, noise : float64 (literals,), factors of a literal's strength.
-    ball : int64 (size,), overwritten.
+    root_weight, noise : float64 (literals,), factors of a literal's strength. ball : int64 (size,), overwritten.
     Returns int : literals in the ball.
     """
     n = len(links)
@@ -277,11 +276,9 @@ def pack_subproblem(
 ) -> Any:
     """Forbidden sets over a ball's literals, as bit sets of positions in the ball.
 
-    ball : int64 (size,), at most 64 literals.
-    pairs : bool (literals, literals), forbidden pairs.
+    ball : int64 (size,), at most 64 literals. pairs : bool (literals, literals), forbidden pairs.
     set_start, set_literal : CSR of larger forbidden sets. of_start, of_set : CSR of the sets with a literal.
-    place : int64 (literals,), scratch, all -1 before and after.
-    hyper_start : int64 (size + 1,), overwritten.
+    place : int64 (literals,), scratch, all -1 before and after. hyper_start : int64 (size + 1,), overwritten.
     Returns (adjacent, hyper) : uint64 (size,) and, by ``hyper_start``, the uint64 sets with each literal whose members
     are all in the ball.
     """

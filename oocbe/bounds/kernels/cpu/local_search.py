@@ -83,13 +83,11 @@ class SearchState(NamedTuple):
     relief : float64 (slots, linear constraints or 0), consumption that its ejections would free.
     weight : float64 (hard constraints,). violated : int64 (hard constraints,), place in the list, or -1.
     violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
-    used, multiplier : float64 (linear constraints,).
-    tabu_until : int64 (slots,).
+    used, multiplier : float64 (linear constraints,). tabu_until : int64 (slots,).
     change : float64 (slots,), change of the penalised value by each move. again : int64 (variables,), iteration from
         which those of a variable are computed again.
     least : float64 (variables, 2), a variable's least change by moves that are not tabu, and by those that are.
-    ties : int64 (variables,), moves with the first of them.
-    best : int64 (variables,), best feasible assignment.
+    ties : int64 (variables,), moves with the first of them. best : int64 (variables,), best feasible assignment.
     counts : int64 (3,): violated, iteration, iteration of the run's last improvement.
     totals : float64 (3,): current value, best value, best value of the run.
     """

@@ -133,14 +133,12 @@ def walk(
     step_table, step_depth : int64 (steps,), the table, and its depth before the step.
     step_children : int64 (steps,), where the children of its level begin in ``children``, or :data:`COMPLETE`.
     children : int32, of all tables. depths : int64 (tables,), variables of each.
-    listed : int64 (listed,), tables whose row numbers are returned.
-    kind : empty array of the dtype of returned values.
+    listed : int64 (listed,), tables whose row numbers are returned. kind : empty array of the dtype of returned values.
     room : initial capacity in rows, limited by the number of possible rows.
     most : limit of rows, after which the walk stops. stop : int64 (1,); the walk stops when it is not 0.
     Returns values : (variables, rows) of the dtype of ``kind``.
     numbers : int32 (listed, rows), the number of the row of each listed table.
-    groups : int64 (separator's rows + 1,), where the rows of each begin.
-    finished : False if the walk stopped early.
+    groups : int64 (separator's rows + 1,), where the rows of each begin. finished : False if the walk stopped early.
     """
     width, tables = len(sizes), len(depths)
     cells: Any = 1.0

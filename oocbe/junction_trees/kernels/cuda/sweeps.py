@@ -381,8 +381,7 @@ class DeviceTree:
     """A tree in the memory of CuPy's current device, for any number of sweeps in probabilities.
 
     tree : :class:`oocbe.junction_trees.compiled.TreeArrays`, with at least one row.
-    parents : of each clique, -1 for a root.
-    message_rows : rows of all messages, including variables and inputs.
+    parents : of each clique, -1 for a root. message_rows : rows of all messages, including variables and inputs.
     logarithm : natural logarithm of the factor divided out of all weights.
     everything : the program that sends all messages without evidence.
     """

@@ -313,8 +313,7 @@ def join_values(
 
     tables, leaf, semiring, here : ``TableArrays``, two parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
-    limbs : of the semiring; None for plain numbers.
-    places : int64 (2, tables), overwritten.
+    limbs : of the semiring; None for plain numbers. places : int64 (2, tables), overwritten.
     product, out, at : uint64 (2, limbs), overwritten, and flat values of rows, of the tables' dtype: a count is written
         to ``out[at : at + limbs]``.
     """
@@ -458,8 +457,7 @@ class MessageRows(NamedTuple):
     """Rows of a message.
 
     keys : uint64 (words, rows) arrays to concatenate; separator keys, ascending.
-    values : value dtype (rows,) arrays to concatenate, flat: the limbs of counts.
-    rows : their number.
+    values : value dtype (rows,) arrays to concatenate, flat: the limbs of counts. rows : their number.
     complete : False if a limit was exceeded or ``stop`` was set, and the walk was given up.
     """
 

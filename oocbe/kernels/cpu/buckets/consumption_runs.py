@@ -216,8 +216,7 @@ def settle(
     """Merge the runs on the stack above ``floor`` while the upper one is at least half as long as the lower one.
 
     ends : int64 (runs + 1,), start of each run of the stack, and end of the last one. depth : number of runs.
-    merges_all : merge all runs above the floor into one.
-    most : maximum number of rows on the stack.
+    merges_all : merge all runs above the floor into one. most : maximum number of rows on the stack.
     Returns the new depth; :data:`GIVEN_UP` if there are too many rows, or ``stop`` is set.
     """
     while depth - floor >= 2:

@@ -143,8 +143,7 @@ class BoundArrays(NamedTuple):
 
     level_start : (levels + 1,), the bound's tables for each level.
     word, shift, mask : (tables,), the bit field of the separator's key that indexes a table.
-    base : (tables,), start of each in ``entries``.
-    entries : int64 or float64, the concatenated tables after a 0.
+    base : (tables,), start of each in ``entries``. entries : int64 or float64, the concatenated tables after a 0.
     slack : (levels + 2,), exclusive limits: slack[i] for the tables of the levels before i plus the scaled minima of
         the joined tables; the last one for a whole row with its value. Empty without pruning.
     scale : factor of values for the comparison.
@@ -402,8 +401,7 @@ def merge_constraints(
 
     pool : uint8, concatenated packed constraints (1: permitted). offsets : int64 (parts,), start of each.
     segment_start : int64 (parts + 1,); segments map bits of the merged index to each part's index.
-    segment_shift, segment_mask, segment_place : uint64.
-    bits : of the merged index.
+    segment_shift, segment_mask, segment_place : uint64. bits : of the merged index.
     leaf_bits, leaf_size : the lowest bits of each part's index, and the values of the variable there; 0 and 1 for none.
     step : bits of the bit set for each merged index.
     out : uint64, overwritten; bit ``i * step + x`` is 1 if all parts permit the merged index i with the value x.

@@ -336,8 +336,7 @@ def _is_along(shared: Sequence[Axis], side: Sequence[int]) -> int:
 class CellOperation:
     """A semiring's operations on values of a dtype.
 
-    combination, marginalisation : codes of :mod:`oocbe.model.semiring`.
-    dtype : of all values.
+    combination, marginalisation : codes of :mod:`oocbe.model.semiring`. dtype : of all values.
     infeasible, limit : scalars of the dtype; see :mod:`oocbe.model.infeasible`. limit 0: no limit.
     """
 

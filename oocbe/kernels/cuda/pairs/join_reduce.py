@@ -70,8 +70,7 @@ MOST_RUNS = 1 << 32
 class Runs:
     """One table's runs.
 
-    heads : the first row of each run, marked.
-    starts : int64 (runs + 1,); None for dense values.
+    heads : the first row of each run, marked. starts : int64 (runs + 1,); None for dense values.
     sets : uint32 or uint64 (runs,), a bit for each occurring eliminated value; None if these have too many bits.
     eliminated : uint64 (rows,), eliminated values in one word, ascending within a run; None if there are sets.
     values : (rows,), ascending by eliminated value within a run; or dense, (runs, number of eliminated values),

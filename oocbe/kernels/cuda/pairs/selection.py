@@ -36,8 +36,7 @@ class Marked:
     """Selected rows.
 
     bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
-    before : int64 (words + 1,), marked rows before each word, all marked rows last.
-    rows : total number of rows.
+    before : int64 (words + 1,), marked rows before each word, all marked rows last. rows : total number of rows.
     read, place : numbers on their way to the host, and the place of the number of marked rows among them.
     """
 

@@ -182,8 +182,7 @@ def propagate_round(
         marked; ``marked`` itself, or one for the next round.
     simultaneous : whether the bounds before the round are other arrays.
     rounding : :class:`Rounding`. found : :class:`Found`; the round ends where it is infeasible.
-    changes : :func:`room_for_changes`.
-    stop : the flag that ends it early; rows that were not propagated stay marked.
+    changes : :func:`room_for_changes`. stop : the flag that ends it early; rows that were not propagated stay marked.
     """
     better = 0
     for row in range(len(rows.row_lower)):
@@ -405,8 +404,7 @@ def coefficients_of_uses(rows: Any) -> Any:
 def activities_of(rows: Any, lower: Any, upper: Any, coefficients: Any) -> Any:
     """Activities of rows with some bounds: :class:`Activities`.
 
-    rows : :class:`LinearRows`. lower, upper : float64 (variables,).
-    coefficients : :func:`coefficients_of_uses`.
+    rows : :class:`LinearRows`. lower, upper : float64 (variables,). coefficients : :func:`coefficients_of_uses`.
     """
     count = len(rows.row_lower)
     low, high, widest = np.full(count, np.nan), np.zeros(count), np.zeros(count)

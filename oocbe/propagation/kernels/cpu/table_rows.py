@@ -286,8 +286,7 @@ def update_rows(table: Any, alive: Any, level: Any, trail: Any, gone: Any, left:
 
     table : :class:`BitTable`; rows left, the list of words and ``seen`` are changed.
     alive : uint8, flags of all domains. level : another number after each step of a search down or back.
-    trail : with room for all words once more.
-    gone, left : int32, scratch for as many values as the largest domain has.
+    trail : with room for all words once more. gone, left : int32, scratch for as many values as the largest domain has.
     stop : the flag that ends it early; a further call continues.
     """
     for c in range(len(table.offsets)):

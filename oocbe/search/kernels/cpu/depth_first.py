@@ -285,11 +285,9 @@ WEIGHT_BITS = 20
 class Search(NamedTuple):
     """Arrays written by a search beside its node.
 
-    bounds : int64 (depths,).
-    trail : int64 (most decisions, 5), see :data:`VARIABLE`.
+    bounds : int64 (depths,). trail : int64 (most decisions, 5), see :data:`VARIABLE`.
     mark : int64 (depths, 3), number of decisions on the path to each depth, and parts and flips kept before it.
-    wanted : int64 (variables,), preferred first value; -1: the cheapest one.
-    counts : int64 (4,), see :data:`DEPTH`.
+    wanted : int64 (variables,), preferred first value; -1: the cheapest one. counts : int64 (4,), see :data:`DEPTH`.
     """
 
     bounds: Any
