@@ -262,9 +262,7 @@ class Maker:
         for order in orders[:3]:
             proof.work = WORK - min(TABLE_ROWS, int(ROWS_A_SECOND * max(0.0, end - time.perf_counter())))
             try:
-                if nothing_better(proof, order):
-                    return order
-                return None  # something better: the claim is wrong
+                return order if nothing_better(proof, order) else None  # something better: the claim is wrong
             except ValueError:
                 continue
         return None

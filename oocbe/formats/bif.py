@@ -136,7 +136,7 @@ def parse(text: Text) -> Problem:
             _read_probability(network)
         else:
             waiting.append(lexer.place)
-            _pass_probability(lexer)
+            _pass_to(lexer, "}", "'}' at the end of a probability")
     if not network.variables:
         raise lexer.expected("a variable")
     end = lexer.place
@@ -162,10 +162,14 @@ def refuse_cycles(
 
 def _pass_properties(lexer: Lexer) -> None:
     while lexer.sees_word(("property",)):
-        while not lexer.accept(";"):
-            if lexer.ended:
-                raise lexer.expected("';' after a property")
-            lexer.place += 1
+        _pass_to(lexer, ";", "';' after a property")
+
+
+def _pass_to(lexer: Lexer, mark: str, what: str) -> None:
+    while not lexer.accept(mark):
+        if lexer.ended:
+            raise lexer.expected(what)
+        lexer.place += 1
 
 
 def _read_variable(network: TokenNetwork) -> None:
@@ -207,13 +211,6 @@ def _knows_variables(network: TokenNetwork) -> bool:
         lexer.place += 1
     lexer.place = start
     return is_known
-
-
-def _pass_probability(lexer: Lexer) -> None:
-    while not lexer.accept("}"):
-        if lexer.ended:
-            raise lexer.expected("'}' at the end of a probability")
-        lexer.place += 1
 
 
 def _read_probability(network: TokenNetwork) -> None:

@@ -159,24 +159,20 @@ def _decompressed(path: Path, file: BufferedReader, room: int) -> Iterator[bytes
     promised = path.suffix.lower()
     if promised in COMPRESSIONS and kind != promised:
         raise FormatError(path, None, f"found no {promised} header, expected one for this suffix of the name")
-    if kind is None:
-        while block := file.read(BLOCK_BYTES):
-            yield block
-        return
     try:
-        yield from _gunzip(file) if kind == ".gz" else _unxz(file, room)
+        if kind == ".xz":
+            yield from _unxz(file, room)
+            return
+        opening: AbstractContextManager[Any] = nullcontext(file) if kind is None else gzip.GzipFile(fileobj=file)
+        with opening as plain:
+            while block := plain.read(BLOCK_BYTES):
+                yield block
     except EOFError:
         raise FormatError(path, None, f"the {kind} data end too early: the file is truncated") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         if "Memory usage limit" in str(error) and room < XZ_MEMORY_BYTES.stop:
             raise ResourceError(f"{path}: decompression needs more memory than the limit allows; {REMEDY}") from None
         raise FormatError(path, None, f"damaged {kind} data ({error})") from error
-
-
-def _gunzip(file: BinaryIO) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=file, mode="rb") as stream:
-        while block := stream.read(BLOCK_BYTES):
-            yield block
 
 
 def _unxz(file: BinaryIO, room: int) -> Iterator[bytes]:

@@ -113,10 +113,9 @@ def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = Non
         return given
     if isinstance(given, np.ndarray):
         observed = _checked(problem, given)
-    elif (table := arrow_of(given)) is not None:
-        observed = _of_frame(problem, table)
     else:
-        observed = _listed(problem, given)
+        table = arrow_of(given)
+        observed = _listed(problem, given) if table is None else _of_frame(problem, table)
     soft = {}
     for name, numbers in (likelihoods or {}).items():
         v = variable_index(problem, name)

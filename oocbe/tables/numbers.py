@@ -191,9 +191,7 @@ def holds(dtype: np.dtype[Any], values: NDArray[Any], semiring: Semiring) -> boo
     """Whether feasible values fit a dtype of a complete table."""
     if dtype.kind == "f" or not len(values):
         return True
-    limit = int(np.iinfo(dtype).max)
-    if semiring.combination is Combination.ADD:
-        limit = largest_feasible(dtype)
+    limit = largest_feasible(dtype) if semiring.combination is Combination.ADD else int(np.iinfo(dtype).max)
     return -limit <= int(values.min()) and int(values.max()) <= limit
 
 

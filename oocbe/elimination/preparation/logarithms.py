@@ -65,10 +65,7 @@ def exponential(logarithm: float) -> float:
 
 def exponential_above(logarithm: float) -> float:
     """Exponential, rounded up by more than its maximum error."""
-    try:
-        return math.nextafter(math.exp(logarithm) * (1 + 2.0**-50), math.inf)
-    except OverflowError:
-        return math.inf
+    return math.nextafter(exponential(logarithm) * (1 + 2.0**-50), math.inf)
 
 
 @dataclass(frozen=True)

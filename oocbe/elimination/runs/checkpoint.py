@@ -136,9 +136,7 @@ class OrderCheckpoint:
             if (record["run"], record["place"], record["scope"]) != (self._run, place, list(scope)):
                 raise CorruptDataError(f"{record_path}: belongs to another bucket or run")
             table = self._embedded(record, layout, dtype) if "keys" in record else self._stored(place, record)
-            wanted = layout
-            if isinstance(table, StoredCompleteTable):
-                wanted = layout.select(layout.scope[::-1])
+            wanted = layout.select(layout.scope[::-1]) if isinstance(table, StoredCompleteTable) else layout
             if table.rows != record["rows"] or table.layout != wanted or table.dtype != dtype:
                 raise CorruptDataError(f"{record_path}: its table is none of this bucket's")
             message = table, int(record["exponent"])

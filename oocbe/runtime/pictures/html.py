@@ -59,10 +59,8 @@ def shown(content: object) -> str:
         text = f"{Decimal(content):.12g}"  # Python refuses to convert integers of thousands of digits
     elif isinstance(content, float):
         text = f"{content:.6g}"
-    elif isinstance(content, Mapping):
-        text = f"{content.get('total', 0.0):.3g} s"
     else:
-        text = str(content)
+        text = f"{content.get('total', 0.0):.3g} s" if isinstance(content, Mapping) else str(content)
     return escape(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…")
 
 

@@ -119,7 +119,7 @@ class Measured:
 
     def __init__(self, columns: Sequence[DeviceColumn]) -> None:
         self._columns = columns
-        self._starts = _block_starts(-(-len(items) // BLOCK) for items, _ in columns)
+        self._starts = [0, *accumulate(-(-len(items) // BLOCK) for items, _ in columns)]
         total = self._starts[-1]
         self._headers = cupy().empty(HEADER_WORDS * total, dtype=np.uint64)
         sizes = cupy().empty(total, dtype=np.int64)
@@ -189,11 +189,6 @@ class Measured:
         """First column of each launch, the one behind its last, and the first block."""
         for first in range(0, len(self._columns), MOST_PARTS):
             yield first, min(first + MOST_PARTS, len(self._columns)), self._starts[first]
-
-
-def _block_starts(counts: Iterator[int]) -> list[int]:
-    """First block of each part in a grid, and the total number of blocks."""
-    return [0, *accumulate(counts)]
 
 
 def _argument(dtype: np.dtype[Any], parts: Iterator[tuple[Any, ...]]) -> NDArray[np.void]:
