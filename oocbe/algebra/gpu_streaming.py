@@ -452,8 +452,7 @@ class DevicePlan:
 
         piece_rows : most rows of a piece's tables together; None: as many as fit.
 
-        Raises ResourceError: device memory ran out for a piece that cannot be cut, or the result is larger than main
-        memory.
+        Raises ResourceError: device memory ran out for a piece that cannot be cut, or the result exceeds main memory.
         """
         step = self.step
         whole = self.cuts.whole()
@@ -612,8 +611,7 @@ class PiecesThroughDevice:
         return self._step.dtype_of([np.array(found, dtype=table.dtype) for found, table in known])
 
     def row_bytes(self) -> float | None:
-        """Device memory for each row of a piece, in bytes, measured by a sample; None: there is none in memory, or no
-        small one."""
+        """Bytes of device memory for a piece's row, by a sample; None: there is none in memory, or no small one."""
         from oocbe.kernels.cuda.transfer.conveyor import SLOTS
 
         cut = self._cuts.sample(tuning().least_device_piece_rows)

@@ -201,8 +201,7 @@ class SourceReading:
         return not (is_decimal and self.semiring == SUM_PRODUCT)
 
     def fits(self, names: Sequence[str], *receivers: SourceReading) -> bool:
-        """Whether a message over some columns certainly fits its share of the memory, beside the messages to its source
-        and receivers."""
+        """Whether a message over some columns surely fits its share of memory, beside those to source and receivers."""
         can_sort = self.layout.select(names).complete_rows < 1 << 62
         can_sort = can_sort and SORTED_BYTES * self.rows <= self.most - self._held(*receivers)
         return self.combines and (can_sort or self._is_dense(names, *receivers))

@@ -374,8 +374,7 @@ class SingleValues(NamedTuple):
         unlisted: NDArray[np.bool_],
         listed: Sequence[NDArray[Any]],
     ) -> SingleValues:
-        """unlisted : whether tuples that a part does not list are permitted, by part; listed : costs of listed
-        tuples."""
+        """unlisted : whether a part's unlisted tuples are permitted; listed : costs of listed ones."""
         check_deadline()
         variables = np.fromiter((part.scope[0] for part in parts), dtype=np.int64, count=len(parts))
         sizes = np.array(problem.sizes, dtype=np.int64)[variables]
@@ -400,8 +399,7 @@ def _of_one_variable(parts: Sequence[Function | Constraint]) -> NDArray[np.int64
 
 
 COSTLY = 2
-"""A tuple is costly if its cost exceeds its function's minimum by this multiple of the largest saving of one
-variable."""
+"""A tuple is costly if its cost exceeds its function's minimum by this multiple of a variable's largest saving."""
 
 BLOCK = 1 << 22
 """Maximum number of (row, tuple) pairs in one batch."""

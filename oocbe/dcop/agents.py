@@ -2,8 +2,7 @@
 
 An agent receives its :class:`Share` only: its variable, the constraints over it and its ancestors in the pseudo-tree,
 and the depths of these ancestors. All other data comes from the UTIL messages of its children. The bucket engine does
-the work: the share and the received messages form one bucket, whose message the agent sends (Fioretto et al. 2018,
-theorem 1).
+the work: the share and the received messages form one bucket, whose message it sends (Fioretto et al. 2018, theorem 1).
 
 The host of agents is this process, for all agents one after the other, or several processes with some agents each. Both
 have one interface of requests and answers for :mod:`oocbe.dcop.protocol`. A process receives the shares of its own

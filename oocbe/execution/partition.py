@@ -48,8 +48,7 @@ from oocbe.tables.layout import WORD_BITS, Layout, merged_ranges, move_plan, ran
 
 
 class _Column(NamedTuple):
-    """A run's column in the file: distances of its numbers from ``base``, ``size`` bytes each, starting at
-    ``offset``."""
+    """A run's column in the file: distances of numbers from ``base``, of ``size`` bytes, from ``offset`` on."""
 
     base: np.uint64
     size: int
@@ -443,8 +442,7 @@ class Part:
 
 class _Segments:
     """Segments of a partitioned source, in the order of its rows.
-    ``ordered`` is that source. ``digits``, ``starts`` and ``counts``, each (segments,), are digit, first row and rows
-    of each."""
+    ``ordered`` is that source. ``digits``, ``starts``, ``counts``, (segments,): each one's digit, first row, rows."""
 
     def __init__(
         self, ordered: JoinInput, digits: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]

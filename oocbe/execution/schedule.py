@@ -150,8 +150,7 @@ def simulate(stages: Sequence[Stage], workers: int, conditions: Conditions | Non
 
     stages : each after those on which it depends.
     workers : at least one. conditions : None: no stragglers, no failures.
-    Raises UsageError: no worker, or a stage that depends on a later one; ResourceError: all workers were lost before
-    the end.
+    Raises UsageError: no worker, or a stage that depends on a later one; ResourceError: all workers were lost.
     """
     given = conditions or Conditions()
     if workers < 1:

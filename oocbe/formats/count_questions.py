@@ -166,8 +166,7 @@ class CountQuestions:
         """Requests of the file beside the number of assignments, with their line; empty without any.
 
         names : of the variables, by their numbers in comments.
-        Returns str : the first such comment. The weights and the projection; None if there are none, or not supported
-        ones.
+        Returns str : the first such comment. The weights and the projection; None: none, or not supported.
         """
         numbers = {number.encode(): name for number, name in names.items()}
         kind = None if self._kind is None else self._kind[1]

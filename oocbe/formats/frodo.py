@@ -427,8 +427,7 @@ class Template:
     ) -> Function | Constraint:
         """A constraint with this expression over some of all variables, which have integers as labels.
 
-        FormatError where something is malformed; UnsupportedError where there are too many tuples, or the expression
-        has no value on some.
+        FormatError: something is malformed; UnsupportedError: too many tuples, or no value of the expression on some.
         """
         own = [variables[v] for v in scope]
         try:

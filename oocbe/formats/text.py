@@ -283,8 +283,7 @@ class Text:
     def floats(self, first: int, count: int, what: str) -> NDArray[np.float64]:
         """``count`` tokens from ``first`` on as finite float64 (count,).
 
-        A number that is not zero but too small for a double is refused: it would silently change from possible to
-        impossible.
+        A number that is not zero but too small for a double is refused: it would change to impossible.
         """
         self._need(first, count, what)
         found = np.empty(count, dtype=np.float64)

@@ -209,8 +209,7 @@ def render(problem: Problem) -> str:
 
     ``top`` is the problem's upper bound, or else one more than any feasible assignment can cost.
 
-    Raises UnsupportedError: not a min-sum problem of integers, or one with negative costs; ValueRangeError: ``top``
-    leaves 64 bits.
+    Raises UnsupportedError: no min-sum problem of integers from 0 on; ValueRangeError: ``top`` leaves 64 bits.
     """
     if problem.semiring != MIN_SUM:
         raise UnsupportedError(

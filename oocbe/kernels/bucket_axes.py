@@ -1,5 +1,4 @@
-"""Axes of a bucket of complete functions: axes with equal memory order in all functions are merged, large ones
-split."""
+"""Axes of a bucket of complete functions: those of equal memory order in all are merged, large ones split."""
 
 from __future__ import annotations
 

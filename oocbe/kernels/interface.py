@@ -127,8 +127,7 @@ class Backend(Protocol):
     def group_starts(self, keys: Keys, masks: NDArray[np.uint64], piece_rows: int | None = None) -> NDArray[np.int64]:
         """Starts of groups of adjacent rows with equal masked keys (the histogram's exclusive prefix sum).
 
-        masks : uint64 (words,). Returns int64 (groups + 1,), ascending, the row count last; differences are the
-        histogram.
+        masks : uint64 (words,). Returns int64 (groups + 1,), ascending, the row count last.
         """
 
     def common_groups(

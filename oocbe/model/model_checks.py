@@ -96,8 +96,7 @@ def as_array(what: str, values: object) -> NDArray[Any]:
 
 
 def as_values(what: str, values: ArrayLike) -> Values:
-    """An array of int64 or float64 with exactly the given numbers (64-bit and shorter floats; infinite ones
-    included)."""
+    """An array of int64 or float64 with exactly the given numbers (floats up to 64 bits, infinite ones too)."""
     if type(values) is np.ndarray and values.dtype in (np.int64, np.float64):
         return values
     array = as_array(what, values)

@@ -87,8 +87,7 @@ def opened(path: str | Path, may_wait: bool = False) -> Iterator[io.BufferedRead
 
     may_wait : whether named pipes are allowed, which block until a writer opens them.
 
-    Raises OSError: it cannot be opened, or is neither; UsageError: a URL; TimeLimitError: from reading, after the
-    deadline of the block.
+    Raises OSError: it cannot be opened, or is neither; UsageError: a URL; TimeLimitError: reading, at the deadline.
     """
     refuse_url(path, "a file that is read")
     mode = Path(path).stat().st_mode

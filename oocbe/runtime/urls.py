@@ -15,8 +15,7 @@ SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "
 
 
 def url_of(path: str | Path) -> str | None:
-    """The URL of a text, or of a path made from it, in which ``s3://bucket/key`` lost a slash. None for any other
-    path."""
+    """The URL of a text, or of a path made from it, in which ``s3://bucket/key`` lost a slash; else None."""
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         raise UsageError(f"{path!r:.100} is no path: give text, or a pathlib.Path without null characters")
     found = _URL.fullmatch(os.fspath(path))

@@ -200,8 +200,7 @@ class BoundedSolve(SubSolver):
 
     problem : in min-sum; its upper bound applies. options : settings. known : updated.
     engine : computes the buckets; its deadline ends the search. run : stores messages and bounds for a resumed run.
-    start : see :data:`Start`. plain : elimination without bounds, which may end the search. searches : its portfolio
-        runs all solvers.
+    start : see :data:`Start`. plain : elimination without bounds, which may end it. searches : its portfolio runs all.
     statistics, mini_buckets : resources used; ``statistics`` excludes the other solvers.
     """
 
@@ -375,8 +374,7 @@ class BoundedSolve(SubSolver):
         self._run.keep_known({**at_work, **content})
 
     def _resumed_order(self) -> RunningOrder | None:
-        """The order that was running when the earlier run was interrupted, if its threshold is still above the
-        bound."""
+        """The order at which the earlier run was interrupted, if its threshold is still above the bound."""
         record = (self._run.known or {}).get("running")
         found = None if record is None else RunningOrder.of_record(record)
         lower = self._known.lower

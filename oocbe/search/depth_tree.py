@@ -177,8 +177,7 @@ class SearchTree:
     """The search tree of one thread.
 
     tables, linear : the problem. root : of the tree, until :meth:`begin` sets another.
-    blank : a node as of :func:`blank_node`. pace, failures : seconds per node, and float64 (variables,) conflict
-        weights, initially.
+    blank : a node as of :func:`blank_node`. pace, failures : seconds per node, and float64 (variables,), initially.
     node, search, root, pace : current values.
     """
 
@@ -460,8 +459,7 @@ class Shared:
     upper : only assignments below it count. found : the last improvement and its value, None once reported.
     wanted : int64 (variables,), values of the last improvement; -1: none.
     nodes, restored : number of nodes created, and restored. pause : path ends until another node continues.
-    kept_bytes : of all workers. waiting : number of workers without a node. is_stopped : whether all workers must
-        return.
+    kept_bytes : of all workers. waiting : number without a node. is_stopped : whether all must return.
     """
 
     def __init__(self, tables: ScopeTables, linear: Linear, memory: int, upper: int | float, root: Root) -> None:

@@ -47,8 +47,7 @@ MOST_LOOKED_AT = 64
 """Maximum number of functions of a variable, and of variables of a function, as candidates for the next free ones."""
 
 NARROWER = 0.9
-"""A new root is computed if the distance from the proven bound to the threshold falls below this share of the old
-one."""
+"""A new root is computed once the proven bound's distance to the threshold is below this share of the old."""
 
 
 class Neighbourhoods(SubSolver):
@@ -178,8 +177,7 @@ class Neighbourhood(SearchTree):
             self._close()
 
     def _near(self, most: int, bits: float) -> NDArray[np.bool_]:
-        """Bool (variables,), a random connected set: at most ``most`` variables, with a total domain size of ``bits``
-        bits."""
+        """Bool (variables,), a random connected set: at most ``most``, of ``bits`` bits of domains in all."""
         network, count = self.root.network, len(self._bits_of)
         free = np.zeros(count, dtype=bool)
         if bits == math.inf and most > count // 2:  # adjacency does not matter

@@ -47,8 +47,7 @@ FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination finishes before a first attempt: 0.1 to 0.2 s."""
 
 PREPARATION_SECONDS = 1.0
-"""Time limit of the sample of a plan beyond that of its order search, in seconds; preparation in a solve may take
-longer."""
+"""Time limit of the sample of a plan beyond its order search, in seconds; a solve's preparation may take longer."""
 
 SAMPLE_SECONDS = 0.3
 """Time limit, in seconds, of the sample search from which a plan forecasts the searches."""

@@ -325,8 +325,7 @@ TERMS = {
 
 @dataclass
 class Member:
-    """A solver in a portfolio. progress_at, found_at : its seconds at the last improvement of a bound, and of the
-    incumbent."""
+    """A solver in a portfolio. progress_at, found_at : its seconds at the last better bound, and incumbent."""
 
     solver: SubSolver
     terms: Terms

@@ -210,8 +210,7 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
     """Make a folder named by the user, and its parents, if missing.
 
-    Raises UsageError: a file, or a dangling link, has the name of the folder or of a parent; OSError: it cannot be
-    made.
+    Raises UsageError: a file, or a dangling link, has its name or a parent's; OSError: it cannot be made.
     """
     refuse_url(path, "a work folder, or one for scratch,")
     try:

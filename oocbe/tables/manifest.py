@@ -117,8 +117,7 @@ class Manifest:
     def read(cls, folder: Place) -> Manifest:
         """Read and check the manifest of a table.
 
-        Raises CorruptDataError: there is none, or it is damaged; UnsupportedError: of another version of the format, or
-        of an unknown form.
+        Raises CorruptDataError: there is none, or it is damaged; UnsupportedError: another version or an unknown form.
         """
         path = folder / MANIFEST_NAME
         try:

@@ -88,8 +88,7 @@ class ObjectPath:
                 yield ObjectPath(self.root, entry["path"]), int(entry["size"])
 
     def upload(self, file: Path, part_bytes: int, parts: int) -> None:
-        """Write the object from a file, in parts of ``part_bytes``, ``parts`` concurrently; OSError as for
-        :meth:`create`."""
+        """Write the object from a file, in parts of ``part_bytes``, ``parts`` at a time; OSError as :meth:`create`."""
         options = {"chunk_size": part_bytes, "max_concurrency": parts}
         self._request(lambda of, store: of.put(store, self.key, file, **options))
 

@@ -1,7 +1,6 @@
 """Conversion of tables to and from Parquet, in pieces: files or folders of any size, within a memory limit.
 
-Domains are determined first (:mod:`oocbe.tables.common_domains`). Then rows are read batch by batch and written
-directly.
+Domains are determined first (:mod:`oocbe.tables.common_domains`). Then rows are read and written by batches.
 """
 
 from __future__ import annotations

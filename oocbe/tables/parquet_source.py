@@ -291,8 +291,7 @@ class _Files:
                 yield self._completed(columns, length, batch, folders, file.what)
 
     def _completed(self, columns: Sequence[str], rows: int, batch: Any, folders: Mapping[str, Any], what: str) -> Any:
-        """A file's batch with all columns, in the dataset's types: values of folder names, and nulls for missing
-        columns."""
+        """A file's batch with all columns, in the dataset's types: folder names' values, nulls for missing columns."""
         arrow = pyarrow()
         found = []
         for name in columns:

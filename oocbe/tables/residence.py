@@ -116,8 +116,7 @@ def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.
 def row_in_main_memory(keys: NDArray[np.uint64], key: NDArray[np.uint64]) -> int:
     """Row of a key uint64 (words,) in sorted keys uint64 (words, rows); -1 if there is none.
 
-    Without compiled loops: the backward pass looks for one row of each message, and loading a loop takes longer than
-    that.
+    Without compiled loops: the backward pass looks for a row of each message, and loading a loop takes longer.
     """
     low, high = 0, keys.shape[1]
     for word in range(len(keys) - 1, -1, -1):  # the most significant first

@@ -163,8 +163,7 @@ class FolderWriter:
             raise UsageError(f"{self.path} is no stored table, and nothing else is overwritten; choose another name")
 
     def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
-        """Error with sizes for a full or failing disk; other errors, such as a missing permission, are returned
-        unchanged."""
+        """Error with sizes for a full or failing disk; others, such as a missing permission, are returned."""
         if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
             return error
         size, shown = self._size
@@ -270,8 +269,7 @@ FORMS = {PACKED: ROWS, ZSTD: COLUMNS}
 """Form of the table that each codec of chunks has."""
 
 LEAST_CHUNK_BYTES = 64
-"""Minimum bytes of a chunk and its manifest record, reached with equal values; used to refuse oversized tables
-early."""
+"""Least bytes of a chunk and its manifest record, with equal values; used to refuse oversized tables early."""
 
 
 class RowSettings(FolderSettings, total=False):
@@ -457,8 +455,7 @@ class StoredTableWriter(TableWriter):
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Append rows.
 
-        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
-            return.
+        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused.
         Raises ModelError: another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous
         row; UsageError: outside of the block, or after a failed append; DiskError: the disk or its budget is exhausted.
         """

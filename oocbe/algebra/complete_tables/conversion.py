@@ -150,8 +150,7 @@ AnyTable = Table | StoredTable | PackedTable | AnyComplete
 """Every form that a table has."""
 
 COPIES, CELL_BYTES = 3, 24
-"""Memory of a row that is written out: as read, sorted by its cell, of the dtype wanted; its cell, and the order of
-cells."""
+"""Memory of a row that is written out: as read, sorted by cell, of the wanted dtype; its cell, and their order."""
 
 
 def in_memory(table: AnyTable) -> Table | CompleteTable:
@@ -193,8 +192,7 @@ def complete_in_memory(
 
 
 def row_pieces(table: AnyComplete, scope: Sequence[str], nbytes: int, scratch: Scratch) -> Iterator[Table]:
-    """Feasible assignments of a complete table of any size as sorted rows, piece by piece; pieces without rows are
-    left out.
+    """A complete table's feasible assignments as sorted rows, piece by piece, without pieces that have none.
 
     scope : order of the variables, the least significant first. nbytes : memory to work in.
     scratch : as for :func:`oocbe.algebra.complete_tables.conversion.transposed`.

@@ -138,8 +138,7 @@ class ExecutionContext:
             yield chunk_rows
 
     def write(self, output: str | Path, operation: Step, inputs: Sequence[JoinInput]) -> StoredTable:
-        """Write an operation's result chunk by chunk and open it; nothing is left of it where an exception passes
-        through."""
+        """Write an operation's result chunk by chunk and open it; an exception leaves nothing of it."""
         layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
         with (
             closing(operation.results(inputs, self)) as results,
@@ -160,8 +159,7 @@ class ExecutionContext:
 
 
 class Step(ABC):
-    """One step of an operator: a marginalisation, a join, or both at once; the same in memory, on a device, and of any
-    size.
+    """One step of an operator: a marginalisation, a join, or both at once; in memory, on a device, and of any size.
 
     layout, dtype, semiring : of the result. is_sorted : whether its rows are sorted, those of pieces end to end.
     goes_through_device : whether tables on disk may go through a device, whose results are written in sorted chunks.

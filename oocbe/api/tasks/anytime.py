@@ -654,8 +654,7 @@ def _explain_summed(
 
 
 def _solve(energies: Problem, options: SolveOptions, best: _Best) -> None:
-    """The best assignment of all variables by elimination and search: first below the large costs, then below the best
-    one found."""
+    """The best assignment of all variables by elimination and search: below large costs, then below the best found."""
     costs = negated(replace(energies, semiring=MAX_SUM))
 
     def search(limit: float | None) -> None:

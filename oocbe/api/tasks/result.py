@@ -110,8 +110,7 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
 
     Also None for values that the task does not support: propagation may remove them, or later steps raise the error.
 
-    Raises TimeLimitError: the limit passed; FormatError: the file named by ``options.order`` is no order of this
-    problem.
+    Raises TimeLimitError: the limit passed; FormatError: the file of ``options.order`` is no order of it.
     """
     begin = time.perf_counter()
     with Deadline(options.time_limit):

@@ -146,8 +146,7 @@ class LogJoinGraph:
     def bound(self, is_upper: bool = True) -> float:
         """Bound of the logarithm of the sum (and maximum) from above or below, from the current beliefs.
 
-        -inf as an upper bound: every weight is 0. Errors as for the class. A lower bound needs a problem without
-        maximised variables.
+        -inf as an upper bound: every weight is 0. Errors as for the class. A lower bound needs no maximised variables.
         """
         return self._forward(is_upper)[0]
 
@@ -173,8 +172,7 @@ class LogJoinGraph:
     def propagate(self, rounds: int, damping: float = 0.0) -> float:
         """Propagate beliefs for some rounds, or until they converge; returns the largest change of the last round.
 
-        damping : share of the old separator in a new one, by logarithms; without effect on a tree, where one round is
-            exact.
+        damping : share of the old separator in a new one, by logarithms; no effect on a tree: one round is exact.
         """
         damping = float(damping) if self.is_divided else 0.0
         if any(float(c.belief.max()) == -math.inf for c in self.clusters):

@@ -123,8 +123,7 @@ def backward_pass(
     buckets : of a finished forward pass in a selecting semiring, in elimination order.
     recomputation : recomputes the values of forgotten messages; None if there are none.
     deadline : time limit; None: no limit.
-    Raises CorruptDataError: a message read back from disk lacks a row that the forward pass used; TimeLimitError: the
-    deadline passed.
+    Raises CorruptDataError: a message on disk lacks a row of the forward pass; TimeLimitError: the deadline passed.
     """
     deadline = deadline or Deadline()
     chosen: dict[int, int] = {}

@@ -99,8 +99,7 @@ class Forward:
         may_forget : whether joined messages may be forgotten when memory is short; the backward pass then recomputes
             the few values it needs.
         Raises ResourceError: a memory allocation failed, or the disk is full; RowCapError: a message exceeded the row
-        cap; TimeLimitError: the engine's deadline passed; ValueRangeError: a product of integers could leave the range
-        of int64.
+        cap; TimeLimitError: the engine's deadline passed; ValueRangeError: an integer product could leave int64.
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)

@@ -198,8 +198,7 @@ class Message:
         self.is_forgotten = True
 
     def keep_as_rows(self, share: float = math.inf) -> None:
-        """Replace a complete table on the device by its rows there, if they take less than ``share`` of its bytes and
-        the device has room."""
+        """Replace a complete table on the device by its rows there, if below ``share`` of its bytes and with room."""
         if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
             with _if_there_is_room():
                 self._table = self._table.to_table(tuple(reversed(self._table.scope)))
@@ -345,8 +344,7 @@ class Message:
         return Message(self.scope, rows.rows, rows.nbytes, _table=rows)
 
     def _cells_near(self, table: CompleteTable, assignment: dict[int, int], variable: int) -> Message:
-        """The part of a complete table selected by an assignment, one value for each value of ``variable``, in main
-        memory."""
+        """The part of a complete table selected by an assignment, for each value of ``variable``, in main memory."""
         scope = tuple(reversed(self.scope))
         place = scope.index(variable)
         size, step = table.layout.sizes[place], table.steps[place]

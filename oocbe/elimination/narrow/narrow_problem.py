@@ -183,8 +183,7 @@ COUNT_BITS = 62.0
 """Maximum bits of counts in machine integers."""
 
 LARGE_SECONDS, LARGE_CELL_SECONDS, DIGIT_SECONDS = 5e-5, 2e-7, 2.5e-11
-"""Time of a bucket of longer counts, of each joined cell in it, and of a pass over each bit of a cell's count, in
-seconds."""
+"""Seconds of a bucket of longer counts, of a joined cell in it, and of a pass over each bit of its count."""
 
 DIGIT_BITS, SHORT_DIGITS, PRODUCT_POWER = 30.0, 70.0, 0.585
 """Model of Python's integer products: bits of a digit; digits up to which each takes one pass; and the exponent with

@@ -35,8 +35,7 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
     Sums in int32 leave room for what stands for the infeasible in complete tables (:mod:`oocbe.model.infeasible`).
 
-    Raises ValueRangeError: a sum of integers may leave the range of int64, or sums of floats that of float64 in both
-    directions.
+    Raises ValueRangeError: a sum of integers may leave int64, or sums of floats leave float64 in both directions.
     """
     if semiring.counts:
         return np.dtype(np.int64)

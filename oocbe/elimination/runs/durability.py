@@ -32,8 +32,7 @@ FREE_OPTIONS = {
     *("time_limit", "gap", "incumbent_seconds", "bound_seconds", "workers", "cluster", "gpus"),
 }
 """Options that may differ between a run and its continuation: limits and effort, which make no message wrong. All
-others, also those that are added later, must be the same. (Semirings are compared by themselves, problem's or
-option's.)"""
+others, also those that are added later, must be the same. (Semirings are compared by themselves.)"""
 
 _FROM_THE_PROBLEM = {"variables", "problem"}
 """Fields of a result that are taken from the problem instead of the record."""
@@ -43,8 +42,7 @@ class Run:
     """A run without files after its end; a work folder, if any, holds its scratch folder.
 
     result : an already published answer; always None here. notes : for the result, about files found on disk.
-    keeps_messages : whether messages outlive the process: then a full disk ends the run, to be resumed when there is
-        space.
+    keeps_messages : whether messages outlive the process: then a full disk ends the run, to be resumed later.
     known : what a run before this one has kept with :meth:`keep_known`, or None.
     memory : bytes that messages in memory may take.
     """

@@ -143,8 +143,7 @@ class StoredSweep:
         self.messages.close()
 
     def edges(self, number: int, asked: Collection[int] = ()) -> Edges:
-        """The incoming messages of a clique, in this order: its children's messages, its evidence, and ones for target
-        variables."""
+        """The incoming messages of a clique, in order: its children's, its evidence, and ones for target variables."""
         own = self._tree.stored[number]
         variables = (*self._here[number], *(v for v in asked if v not in self._observed))
         rows = (*own.child_rows, *(self._tree.problem.sizes[v] for v in variables))

@@ -197,8 +197,7 @@ def without_allocation(function: Function) -> Function:
 
 
 def _compiled(function: Function, is_interpreted: bool = True, **settings: Any) -> Function:
-    """Compile with Numba, and keep the result in this module's cache. No loop is called from C, so C wrappers are left
-    out."""
+    """Compile with Numba, and keep the result in this module's cache. No loop is called from C: without C wrappers."""
     settings |= {"nogil": True, "no_cfunc_wrapper": True}
     result: Any = Loop(function, is_interpreted and "no_cpython_wrapper" not in settings, settings)
     made: Function = result

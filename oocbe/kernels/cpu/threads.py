@@ -37,8 +37,7 @@ _inside = local()
 class Sharing:
     """Concurrent threads that each call :func:`run_all` and share the pool's threads.
 
-    If each call were spread over all threads, calls would wait for one another, and the hand-over costs more than small
-    calls.
+    If each call were spread over all threads, calls would wait for one another; hand-over costs more than small ones.
     """
 
     def __init__(self) -> None:
@@ -178,8 +177,7 @@ def _called(function: Callable[..., Any], arguments: tuple[Any, ...], deadline: 
 
 
 class _Batch:
-    """Calls of one function, taken in order by several threads. After a stop no call starts, and running ones are
-    awaited.
+    """Calls of one function, taken in order by several threads. After a stop none starts; running ones are awaited.
 
     Running threads are counted here and not by their futures: an interrupt may come before the caller has received the
     future of a thread that is already running.

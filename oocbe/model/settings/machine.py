@@ -34,8 +34,7 @@ system's file cache, without which writing tables to disk stalls."""
 
 
 def _control_group(controller: str = "") -> Path:
-    """Path of this process's group in the hierarchy of version 2, or of a controller of version 1; otherwise the
-    root."""
+    """Path of this process's group in version 2's hierarchy, or a controller's of version 1; else the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -91,8 +91,7 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     """Bytes collected on their way: a segment of a stored tree, which is then synced (a few tenths of a second of disk
     time, and of lost work after a kill), and chunks of messages on disk that are cached."""
     work_bytes: int = 1 << 29
-    """Maximum bytes of data made for faster work: bit sets of tables in probing, a block's messages, the rows of a
-    group's tree."""
+    """Most bytes of data for faster work: bit sets of tables in probing, a block's messages, rows of a group's tree."""
     cell_bytes: int = 24
     """Bytes of a cell with its work space: a message's value, permission, best value and probability."""
     piece_copies: int = 5
@@ -112,8 +111,7 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     device_copies: float = 1.1
     """Device memory of a bucket, as a multiple of its complete tables: kernels take some beside them."""
     row_copies: int = 3
-    """Copies of a message of rows during its construction: its blocks grow by doubling, and are then laid end to
-    end."""
+    """Copies of a message of rows during its construction: blocks grow by doubling, and are laid end to end."""
     steps_a_row: int = 64
     """Steps of a capped run, or cells of a complete message, for each row within its cap: bounds may drop nearly all
     rows that a join tries, and a cell takes less time than a row."""
@@ -160,8 +158,7 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     transpose_spread: float = 2.0
     """Ratio of decoded cells to cells of the boxes above which a stored complete table is transposed first."""
     fused_part: int = 16
-    """Functions of a complete bucket are fused into one of at most this part of the joined cells: it costs a few
-    percent."""
+    """Functions of a complete bucket are fused into one of at most this part of joined cells: for a few percent."""
 
     # Passes back
     most_lookups: int = 256
@@ -195,8 +192,7 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     """Rows of cliques and entries of maps, of all cases of a batch, for each thread of the CPU, from which a device
     sweeps over a junction tree: the CPU needs a tenth of a second, as does the transfer of the tree."""
     device_input_share: float = 0.2
-    """Share of the device's free memory for the tables of a piece: its frontiers and rows are of unknown size, and
-    halved."""
+    """Share of the device's free memory for the tables of a piece: frontiers and rows of unknown size are halved."""
     device_used_share: float = 0.5
     """Share of the device's memory in use up to which joined tables stay there: the rest is for further joins."""
     device_row_bytes: int = 84
@@ -285,8 +281,7 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     """Limit of the members of an order's separators, or the number of neighbours if that is larger: plans list them, at
     some dozens of bytes and a microsecond each."""
     most_fill: int = 1 << 25
-    """Limit of the neighbours of all variables during the computation of an order, or their initial number if
-    larger."""
+    """Most neighbours of all variables while an order is computed, or their initial number if larger."""
 
     # Plans and races
     searched_rows: float = 2e5

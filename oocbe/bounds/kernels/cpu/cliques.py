@@ -49,8 +49,7 @@ def covering_cliques(adjacency: Any, open_edges: Any, begin: Any, cliques: Any) 
     open_edges : uint64 (vertices, words), symmetric subset of ``adjacency``; covered edges are removed.
     begin : the first vertex with possibly open edges.
     cliques : uint64 (room, words), overwritten with bit sets of vertices.
-    Returns (count, vertex) : cliques written; the vertex to continue at, or the number of vertices if all edges are
-    covered.
+    Returns (count, vertex) : cliques written; the vertex to continue at, or the number of vertices if all are covered.
     """
     n, words = adjacency.shape
     candidates = np.empty(words, dtype=np.uint64)

@@ -43,8 +43,7 @@ def heaviest(
     candidates : uint64, eligible literals, each compatible with ``chosen``. chosen : uint64, literals fixed in the set
         (without their weight, with their conflicts).
     lower : only heavier sets are sought. node_limit : maximum number of nodes.
-    Returns (weight, set, complete) : the heaviest set, or ``lower`` and 0 if none is heavier; whether the search was
-    complete.
+    Returns (weight, set, complete) : the heaviest set, or ``lower`` and 0 if none is heavier; whether it was complete.
     """
     count = len(weights)
     order = np.empty((count + 1, count), dtype=np.int64)

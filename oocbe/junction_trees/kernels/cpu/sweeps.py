@@ -280,8 +280,7 @@ def distribute(
 ) -> Any:
     """Posterior probabilities from the roots downwards, for every case.
 
-    tree, reads, is_log, stop : as for :func:`collect`, of the cliques listed here, whose order is parents before
-        children.
+    tree, reads, is_log, stop : as for :func:`collect`, of these cliques, parents before children.
     cliques : int64, those whose rows get their probabilities.
     write_start : int64 (cliques + 1,), writes : int64, edges of each for which they are summed.
     messages : output of :func:`collect`; rows of a root's separator hold the reciprocal of its message. Rows of written

@@ -477,8 +477,7 @@ class DeviceTree:
         """Sweep up and down over the entered evidence.
 
         cases : of the block. negligible : maximum error bound by underflow of a case that gets posteriors.
-        Returns posteriors : float64 (cases, values of all targets), 0 for impossible cases and those above
-            ``negligible``.
+        Returns posteriors : float64 (cases, values of all targets), 0 if impossible or above ``negligible``.
         logarithms : float64 (cases,), of evidence; -inf if it is impossible. losses : float64 (cases,).
         """
         module = cupy()

@@ -25,8 +25,7 @@ STACK, SPARE, JOINED = 0, 1, 2
 list, at its place on the stack."""
 
 DEEPEST = 128
-"""Maximum number of runs on the stack: below the top two, each is more than twice as long as the next, in two
-stacks."""
+"""Maximum number of runs on the stack: below the top two, each has over twice the next one's length, in two stacks."""
 
 SHORT_RUN = 64
 """Maximum length of a top run into which rows are merged directly."""

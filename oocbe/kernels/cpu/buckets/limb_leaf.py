@@ -137,8 +137,7 @@ def combine_counts(
     tables, t, begin, rows : ``TableArrays``; the table, its first row, and their number, at least 1.
     rule : limit with all guard bits, guard bits, consumption bits of a key, maximum number of rows, and ``product`` as
         for :func:`multiplied`. stop : int64 (1,), read at each step.
-    Returns rows of the target; ``GIVEN_UP`` if there are too many, or ``stop`` is set; ``NO_ROOM`` if they exceed its
-    capacity.
+    Returns rows of the target; ``GIVEN_UP`` if there are too many, or ``stop`` is set; ``NO_ROOM`` beyond its capacity.
     """
     amounts, worths, keys = lists.amounts, lists.worths, tables.keys
     limit, guards, mask, most, product = rule

@@ -22,8 +22,7 @@ def doubled(members: Any) -> Any:
 
 @helper
 def turned(starts: Any, members: Any, count: Any) -> Any:
-    """The transpose of a list of sets: starts, and ascending numbers of the sets that contain each of ``count``
-    members."""
+    """The transpose of a list of sets: starts, and the sets, ascending, that contain each of ``count`` members."""
     begins = np.zeros(count + 1, dtype=np.int64)
     for v in members:
         begins[v + 1] += 1

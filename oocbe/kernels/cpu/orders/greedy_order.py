@@ -181,8 +181,7 @@ def linear_order(starts: Any, neighbours: Any, weights: Any, seed: Any, most: An
 
     starts, neighbours : the graph (:mod:`oocbe.kernels.cpu.orders.graphs`). weights : float64 (vertices,), bits of the
         domains. most : limit of a frontier's bits; beyond it, or if ``stop``, int64 (1,), is nonzero, the remaining
-        vertices are in arbitrary order. hurry : int64 (1,); if nonzero, vertices leave the frontier in order of
-        arrival.
+        vertices are in arbitrary order. hurry : int64 (1,); nonzero: vertices leave in order of arrival.
     Returns int64 (vertices,) : the order. float64, twice : bits of the largest frontier, and total bits.
     """
     np.random.seed(seed)

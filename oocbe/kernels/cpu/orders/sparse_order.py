@@ -117,8 +117,7 @@ def sparse_order(
     floor : float64; minimum score. If positive, ties go to the vertex that is unchanged for longest, which gives
         shallow trees of messages.
     give_up : int64 (1,); a nonzero value has the effect of an exceeded limit.
-    Returns int64 (vertices,) : the order. float64 : sum over separators of 2 to the power of their total weight,
-    without hubs.
+    Returns int64 (vertices,) : the order. float64 : sum over separators of 2 ** total weight, without hubs.
     """
     np.random.seed(seed)
     count = len(starts) - 1

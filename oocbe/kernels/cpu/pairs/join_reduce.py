@@ -129,8 +129,7 @@ def _gather_join(
 
 
 DIRECT_BITS = 10
-"""Maximum bits of eliminated values that index the bucket table directly; 1,024 entries stay in the first-level
-cache."""
+"""Most bits of eliminated values that index the bucket table; 1,024 entries stay in the first-level cache."""
 
 MASK_RANKS = 64
 """Maximum number of columns for a bit mask of occurring columns; the first pass then needs no values."""
@@ -182,8 +181,7 @@ def join_reduce(
 def _run_aligned(
     keys: NDArray[np.uint64], masks: NDArray[np.uint64], ranges: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The ranges with bounds moved forward to the next start of a run, without empty ranges (unless there is no
-    other)."""
+    """The ranges, bounds moved forward to the next start of a run, without empty ones (unless there is no other)."""
     bounds = [0, *(_next_run(keys, masks, stop) for _, stop in ranges)]
     pieces = [(a, b) for a, b in pairwise(bounds) if b > a]
     return pieces or [(0, 0)]

@@ -98,8 +98,7 @@ def sort_rows(
 
 
 def _as_bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Values viewed as integers of their width: a scatter only moves them, so two compiled versions serve all
-    dtypes."""
+    """Values viewed as integers of their width: a scatter only moves them, so two versions serve all."""
     return values.view(np.int32 if values.dtype.itemsize == 4 else np.int64)
 
 
@@ -171,8 +170,7 @@ def _passes(
 def _histogram(
     column: NDArray[np.uint64], digit: Digit, pieces: Sequence[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Counts of each digit value in each piece (pieces, values), and output position of the piece's rows of that
-    value."""
+    """Counts of each digit value in each piece (pieces, values), and output position of its rows there."""
     counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
     run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
     by_digit = counts.T.ravel()

@@ -198,8 +198,7 @@ class DeviceProgram:
     def join(self, row_limit: int) -> tuple[Any, Any]:
         """Keys uint64 (words, rows), ascending, and values (rows,) or (rows, limbs), on the device.
 
-        Raises RowLimitError: more than ``row_limit`` rows; cupy's OutOfMemoryError: device memory ran out, even with
-        smaller pieces.
+        Raises RowLimitError: more than ``row_limit`` rows; cupy's OutOfMemoryError: device memory ran out.
         """
         may_share = self._may_share
         parts = self._parts(_Descent(self._root, 0), row_limit)

@@ -214,8 +214,7 @@ DISK_READERS = 20
 """Threads that read columns from disk: they wait for the disk, not for a core."""
 
 CHUNK_BYTES = 32 << 20
-"""Size of result chunks, in bytes a column: several threads empty one result, and a ring of equal chunks of pinned
-memory serves all."""
+"""Size of result chunks, in bytes a column: several threads empty one result; one ring of pinned chunks serves all."""
 
 SLOTS = 2
 """Pieces in flight at a time: one is copied while the other is computed."""
@@ -257,8 +256,7 @@ class Conveyor:
     pieces : columns of each piece, (rows,) each and contiguous, in host memory or to be read into it.
     host_bytes : limit of pinned memory, except for the needs of a single piece; None: no limit.
     sharing : number of conveyors that run at the same time, each for a GPU; they share threads and pinned memory.
-    beside : all conveyors with results in the same targets; this one is added, and the caller removes it. None: no
-        others.
+    beside : all conveyors with results in the same targets; this one is added, the caller removes it. None: none.
     device_bytes : device memory that a piece takes, with its inputs and the next one's; 0: unknown.
     stream : of the kernels. is_shared : whether other conveyors run at the same time.
     """

@@ -164,8 +164,7 @@ class Retries:
     def free_memory(self) -> None:
         """Free memory for another attempt; called after the block, whose error holds the failed work's arrays.
 
-        Raises ResourceError: memory ran out although the pool had no free block, and no array on the device can be
-        moved.
+        Raises ResourceError: memory ran out although the pool had no free block, and no array can be moved.
         """
         while self._steps:
             if self._steps.pop(0)():

@@ -63,8 +63,7 @@ class Unread(Protocol):
         """Bytes of all items."""
 
     def reads_into(self, target: NDArray[Any]) -> Sequence[tuple[int, Callable[[], None]]]:
-        """Calls that fill an array with the column's items, a part each, on any threads; with the bytes of each
-        part."""
+        """Calls that fill parts of an array with the column's items, on any threads; with the bytes of each."""
 
 
 Column = NDArray[Any] | Unread
@@ -264,8 +263,7 @@ class GrowingMemory:
         self.bounds = [0]
 
     def unify(self) -> None:
-        """Pin all in one step, or nothing if the result has more: the driver refuses any library's copies across
-        the end of a step."""
+        """Pin all in one step, or nothing if the result has more: the driver refuses copies across a step's end."""
         high = self.pinned
         if self.used > high or len(self.bounds) > 2:
             self.unpin()

@@ -68,8 +68,7 @@ class HostNumbers:
 
 
 class Readback(HostNumbers):
-    """Starts a copy of small arrays of one dtype to the host after the work queued so far; later work does not delay
-    it.
+    """Starts a copy of small arrays of one dtype to the host after the work queued so far; not delayed by later work.
 
     arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each.
     """

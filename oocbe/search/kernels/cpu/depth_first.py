@@ -78,8 +78,7 @@ class Linear(NamedTuple):
 
 @without_allocation
 def _relaxed(network: Any, linear: Any, state: Any, c: Any, now: Any, tried: Any) -> Any:
-    """Sum of the cheapest values with the multiplier ``tried`` instead of ``now``, and their consumption beyond the
-    capacity."""
+    """Sum of cheapest values with the multiplier ``tried``, not ``now``, and their consumption beyond the capacity."""
     bits, capacity = linear.bits[c], linear.refund[c]
     total = ((now * capacity) >> bits) - ((tried * capacity) >> bits)
     beyond = -capacity
