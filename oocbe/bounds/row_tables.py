@@ -84,7 +84,8 @@ class ScopeTables:
     def of(cls, problem: Problem, keeps_linear: bool = False) -> Self | None:
         """The tables of a problem; None if some are too large, or sums of costs overflow their dtype.
 
-        keeps_linear : whether large linear constraints may stay linear; those that forbid one tuple then become so.
+        keeps_linear : whether large linear constraints may stay linear; large constraints that forbid one tuple then
+            become linear.
         """
         sizes, is_integral = problem.sizes, problem.is_integral
         hard: list[Constraint | LinearConstraint] = []

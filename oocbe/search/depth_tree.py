@@ -177,7 +177,8 @@ class SearchTree:
     """The search tree of one thread.
 
     tables, linear : the problem. root : of the tree, until :meth:`begin` sets another.
-    blank : a node as of :func:`blank_node`. pace, failures : seconds per node, and float64 (variables,), initially.
+    blank : a node as of :func:`blank_node`. pace, failures : seconds per node, and float64 (variables,) conflict
+        weights, initially.
     node, search, root, pace : current values.
     """
 

@@ -110,7 +110,8 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
 
     Also None for values that the task does not support: propagation may remove them, or later steps raise the error.
 
-    Raises TimeLimitError: the limit passed; FormatError: the file of ``options.order`` is no order of it.
+    Raises TimeLimitError: the limit passed; FormatError: the file named by ``options.order`` is no order of this
+    problem.
     """
     begin = time.perf_counter()
     with Deadline(options.time_limit):

@@ -525,7 +525,8 @@ def propagate_probes(
         fixpoint that all probes begin with; not changed.
     exact : its :class:`Activities`. state : :func:`state_of` these.
     probes : :class:`Probes`; calls with different ranges may run beside one another.
-    rounding : as for rounds. most : most propagations of rows in a probe, valid until then.
+    rounding : as for rounds. most : times that rows are propagated in a probe, at most; its results until then are
+        valid.
     stop : flag that ends the loop early; later probes then have no result.
     """
     row_count, places = len(rows.row_lower), state.places
