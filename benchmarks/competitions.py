@@ -21,8 +21,10 @@ with their published logarithms as ``mc2022`` has them. Scores are between 0 and
 
 References have six digits; a smaller error is none. Files in which a factor without variables is 0 are left out: their
 partition function is 0, and their references ignore those factors. So are references of PR above the product of all
-domain sizes and the factors' maxima, which no partition function exceeds, and below sums of some of its terms. The
-exit code is 1 if an answer is called exact and is not, or if a process takes longer than its time limit and one second.
+domain sizes and the factors' maxima, which no partition function exceeds, and below sums of some of its terms; and
+those of MAR with a marginal that its variable's own factors do not allow, whatever the values of the other variables.
+The exit code is 1 if an answer is called exact and is not, or if a process takes longer than its time limit and one
+second.
 """
 
 from __future__ import annotations
@@ -47,6 +49,12 @@ from measuring import data_folder, describe_run, print_table, run_timed, run_use
 TASKS, TRACKS = "PR,MAR,MAP,MMAP", "track1,track2,track3,track4"
 DIGITS = 1e-5
 """Relative error of references."""
+
+WRONG = 1e-3
+"""Error of a marginal that is called wrong."""
+
+MOST_NEIGHBOURS = 1 << 12
+"""Cells of a variable's factors together up to which a reference of its marginal is checked by them."""
 
 LATEST = 1.0
 """Seconds that a process may take longer than its time limit."""
@@ -131,6 +139,36 @@ def score_of_sum(path: Path, run: Run, reference: float) -> tuple[float, float, 
     return (1.0 if most == math.inf else score), error, run["status"] in ("exact", "infeasible")
 
 
+def contradicts(path: Path, reference: list[np.ndarray]) -> bool:
+    """Whether a marginal is no mixture of its variable's distributions given its neighbours, as all marginals are."""
+    import oocbe
+    from oocbe.formats.uai import evidence_of
+
+    problem, name = oocbe.read(path), path.name.removesuffix(".gz")
+    seen, sizes = evidence_of(str(path.with_name(f"{name}.evid")), problem), problem.sizes
+    factors: dict[int, list[Any]] = {v: [] for v in range(len(sizes)) if v not in seen}
+    for f in problem.functions:
+        for v in factors.keys() & set(f.scope):
+            factors[v].append(f)
+    for v, own in factors.items():
+        axes = [*{u for f in own for u in f.scope if u not in seen and u != v}, v]
+        if math.prod(sizes[u] for u in axes) > MOST_NEIGHBOURS:
+            continue
+        weights = np.ones([sizes[u] for u in axes])
+        for f in own:
+            values, feasible = f.to_array(sizes)
+            left = [u for u in f.scope if u not in seen]
+            values = np.where(feasible, values, 0.0)[tuple(seen.get(u, slice(None)) for u in f.scope)]
+            values = values.transpose([left.index(u) for u in axes if u in left])
+            weights *= values.reshape([sizes[u] if u in left else 1 for u in axes])
+        rows = weights.reshape(-1, sizes[v])
+        shares = rows[rows.any(axis=1)] / rows[rows.any(axis=1)].sum(axis=1, keepdims=True)
+        ends = shares.min(axis=0, initial=1.0) - WRONG, shares.max(axis=0, initial=0.0) + WRONG
+        if (reference[v] < ends[0]).any() or (reference[v] > ends[1]).any():
+            return True
+    return False
+
+
 def hellinger(one: np.ndarray, other: np.ndarray) -> float:
     """Hellinger distance of two distributions."""
     return float(np.linalg.norm(np.sqrt(one) - np.sqrt(other)) / math.sqrt(2))
@@ -145,7 +183,7 @@ def score_of_marginals(path: Path, run: Run, reference: list[np.ndarray]) -> tup
         return 0.0, 1.0, False
     error = float(np.mean([hellinger(own[v], reference[v]) for v in free]))
     most = float(np.mean([hellinger(np.full(len(reference[v]), 1 / len(reference[v])), reference[v]) for v in free]))
-    wrong = max(float(np.abs(own[v] - reference[v]).max()) for v in free) > 1e-3
+    wrong = max(float(np.abs(own[v] - reference[v]).max()) for v in free) > WRONG
     return max(0.0, 1.0 - error / most), error, wrong and run["status"] == "exact"
 
 
@@ -287,6 +325,12 @@ def measure(task: str, folder: Path, names: Sequence[str], settings: argparse.Na
             continue
         if task == "PR" and float(reference[-1]) < PARTIAL_SUMS.get(stem, -math.inf):
             print(f"{task} {stem}: left out, its reference is below a sum of some terms", file=sys.stderr)
+            continue
+        if task == "MAR" and contradicts(path, marginals_of(reference)):
+            print(
+                f"MAR {stem}: left out, a marginal of its reference contradicts the variable's own factors",
+                file=sys.stderr,
+            )
             continue
         run = solve(task, path, seconds, settings.memory, backend)
         if reference == [UNKNOWN]:

@@ -460,11 +460,11 @@ def _cut_set(
 def _by_relevant_factors(
     answers: Sequence[QueryAnswer], targets: Collection[int], place: TablePlace, best: _Best, share: float
 ) -> bool:
-    """Whether the fastest elimination ended in its share of the time."""
+    """Whether an elimination ended that was expected to take at most a share of the time; it may take longer."""
     answer = _fastest(answers, targets, place, share)
     if answer is None:
         return False
-    with _attempt(best, share):
+    with _attempt(best):
         found = answer.posteriors(targets, place.backend)
         value = answer.log_evidence(place.backend)
         best.take([found[v] for v in targets])
