@@ -3,7 +3,7 @@
 | task | question | exact | otherwise |
 |---|---|---|---|
 | ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set; a search if factors of several variables only forbid | weighted mini-buckets, belief propagation |
-| ``MAR`` | marginal of each variable | elimination, in memory or out of core; conditioning on a cut-set | belief propagation |
+| ``MAR`` | marginal of each variable | elimination, in memory or out of core; conditioning on a cut-set | those on which the partition function depends; belief propagation |
 | ``MAP`` | best assignment | elimination and search, below large costs first | its best assignment and bound |
 | ``MMAP`` | best values of query variables, the others summed out | the others summed out, then as ``MAP``; elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
 
