@@ -36,7 +36,7 @@ from oocbe.api.tasks.count import clauses_left, count_clauses
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order import search_orders, speed_of
+from oocbe.elimination.orders.order import longest_search, search_orders, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
@@ -82,9 +82,9 @@ FIRST_SHARE = 0.25
 MOST_CELLS = 1e12
 """Cells of all buckets above which the elimination of relevant factors is planned only once."""
 
-PLAN_SHARE = 0.1
-"""Share of the time for a plan of the elimination of relevant factors, which takes longer for wide networks, and for
-a search for orders, if elimination is expected to take longer than that."""
+PLAN_SHARE, FIRST_PLAN_SHARE = 0.1, 0.03
+"""Share of the time for a plan of the elimination of relevant factors, which takes longer for wide networks, along the
+order of a search and before it."""
 
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
@@ -304,23 +304,24 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     factors, targets = written_out(left.problem), range(len(left.variables)) if wants_marginals else range(0)
     memory = message_memory(options)
     place = TablePlace("cpu", memory)
-    answers = [] if factors is None else [QueryAnswer(factors, {})]
-    if options.backend != "cuda" and _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
+    answer = None if factors is None else QueryAnswer(factors, {})
+    if options.backend != "cuda" and _by_relevant_factors(answer, targets, place, best, FIRST_SHARE, FIRST_PLAN_SHARE):
         return
     if factors is not None and _takes_device(options):
         place = _device()
-        answers = [QueryAnswer(factors, {}, place)]
-        if _by_relevant_factors(answers, targets, place, best, FIRST_SHARE):
+        answer = QueryAnswer(factors, {}, place)
+        if _by_relevant_factors(answer, targets, place, best, FIRST_SHARE, FIRST_PLAN_SHARE):
             return
-    most, work = PLAN_SHARE * _remaining(), math.inf if factors is None else 1 / speed_of(place.backend).cells_a_row
-    seconds = min(options.order_seconds, most)
-    choice = search_orders(left.problem, options.order, seconds, options.seed, cell_work=work, longest=most)[0]
+    work = math.inf if factors is None else 1 / speed_of(place.backend).cells_a_row
+    seconds = min(options.order_seconds, PLAN_SHARE * _remaining())
+    longest = longest_search(options.order_seconds, _remaining())
+    choice = search_orders(left.problem, options.order, seconds, options.seed, cell_work=work, longest=longest)[0]
     if factors is not None:
         factors = replace(factors, order=choice.order)
-        answers.append(QueryAnswer(factors, {}, place))
+        answer = QueryAnswer(factors, {}, place)
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=4 if wants_marginals else 1)
     is_far = place.backend == "cpu" and graphs.cells >= MOST_CELLS
-    if not is_far and _by_relevant_factors(answers[1:], targets, place, best, FIRST_SHARE):
+    if not is_far and _by_relevant_factors(answer, targets, place, best, FIRST_SHARE):
         return
     first: LogJoinGraph | None = None
 
@@ -355,12 +356,12 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         first = None if is_over else first
     if best.is_exact():
         return
-    if not is_far and _by_relevant_factors(answers, targets, place, best, EXACT_SHARE):
+    if not is_far and _by_relevant_factors(answer, targets, place, best, EXACT_SHARE):
         return
     if factors is not None:
         _by_conditioning(factors, choice.separators, targets, place, best)
     if wants_marginals and not best.is_exact():
-        known |= _of_relevant_variables(answers, len(targets), place, best)
+        known |= _of_relevant_variables(answer, len(targets), place, best)
         take(taken)
     if has_driver and literals is not None and not best.is_exact():
         _by_counting(clauses, *literals, options, best, COUNT_SHARE)
@@ -458,11 +459,15 @@ def _cut_set(
 
 
 def _by_relevant_factors(
-    answers: Sequence[QueryAnswer], targets: Collection[int], place: TablePlace, best: _Best, share: float
+    answer: QueryAnswer | None,
+    targets: Collection[int],
+    place: TablePlace,
+    best: _Best,
+    share: float,
+    plan_share: float = PLAN_SHARE,
 ) -> bool:
     """Whether an elimination ended that was expected to take at most a share of the time; it may take longer."""
-    answer = _fastest(answers, targets, place, share)
-    if answer is None:
+    if answer is None or not _is_soon(answer, targets, place, share, plan_share):
         return False
     with _attempt(best):
         found = answer.posteriors(targets, place.backend)
@@ -472,29 +477,26 @@ def _by_relevant_factors(
     return best.is_exact()
 
 
-def _fastest(
-    answers: Sequence[QueryAnswer], targets: Collection[int], place: TablePlace, share: float
-) -> QueryAnswer | None:
-    """The fastest elimination, if it is expected to end in a share of the time."""
-    expected = [math.inf] * len(answers)
-    for number, answer in enumerate(answers):
-        with _limited(PLAN_SHARE * _remaining()):
-            expected[number] = answer.seconds(targets, int(place.memory))
-    seconds = min(expected, default=math.inf)
-    return None if seconds > share * _remaining() or seconds == math.inf else answers[expected.index(seconds)]
+def _is_soon(
+    answer: QueryAnswer, targets: Collection[int], place: TablePlace, share: float, plan_share: float = PLAN_SHARE
+) -> bool:
+    """Whether an elimination is expected to take at most a share of the time, its plan another one."""
+    seconds = math.inf
+    with _limited(plan_share * _remaining()):
+        seconds = answer.seconds(targets, int(place.memory))
+    return seconds < math.inf and seconds <= share * _remaining()
 
 
 def _of_relevant_variables(
-    answers: Sequence[QueryAnswer], variables: int, place: TablePlace, best: _Best
+    answer: QueryAnswer | None, variables: int, place: TablePlace, best: _Best
 ) -> dict[int, NDArray[np.float64]]:
     """Exact marginals of the variables whose factors the partition function needs, where all take too long; else none.
 
     variables : their number, with all others.
     """
     with _attempt(best):
-        targets = answers[-1].relevant(int(place.memory)) if answers else frozenset()
-        answer = _fastest(answers, targets, place, EXACT_SHARE) if 0 < len(targets) < variables else None
-        if answer is not None:
+        targets = answer.relevant(int(place.memory)) if answer is not None else frozenset()
+        if answer is not None and 0 < len(targets) < variables and _is_soon(answer, targets, place, EXACT_SHARE):
             found = answer.posteriors(targets, place.backend)
             best.value = answer.log_evidence(place.backend)
             best.bound(best.value, best.value)
