@@ -181,7 +181,12 @@ class PackedResult:
         return packed_chunks([(keys, values)], self._rotations)
 
     def take(self, conveyor: Conveyor, chunks: list[PackedChunk], share: float = 1.0) -> None:
-        """Start a result of this ``share`` of the inputs' rows, with earlier ones; ResourceError beyond main memory."""
+        """Start a prepared result on its way.
+
+        share : of the inputs' rows whose results these and the earlier ones are.
+
+        Raises ResourceError: the packed rows do not fit main memory.
+        """
         if not chunks:
             return
         (chunk,) = chunks
@@ -611,7 +616,8 @@ class PiecesThroughDevice:
         return self._step.dtype_of([np.array(found, dtype=table.dtype) for found, table in known])
 
     def row_bytes(self) -> float | None:
-        """Bytes of device memory for a piece's row, by a sample; None: there is none in memory, or no small one."""
+        """Device memory for each row of a piece, in bytes, measured by a sample; None: there is none in memory, or no
+        small one."""
         from oocbe.kernels.cuda.transfer.conveyor import SLOTS
 
         cut = self._cuts.sample(tuning().least_device_piece_rows)

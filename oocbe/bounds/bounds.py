@@ -304,7 +304,8 @@ class BoundSources:
     def _linear(
         self, conflicts: Conflicts, removed: NDArray[np.uint8], seconds: float, upper_bound: int | float | None
     ) -> BoundSource | None:
-        """The source named ``lp``; None if sums overflow 64-bit integers, or without HiGHS (see ``why``)."""
+        """The source named ``lp``; None if its sums overflow 64-bit integers, or without HiGHS (see the constant's
+        ``why``)."""
         limit = min((b for b in (self._problem.upper_bound, upper_bound) if b is not None), default=None)
         begin = working_time()
         try:

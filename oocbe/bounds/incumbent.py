@@ -223,7 +223,8 @@ LARGEST_INDEX = 1 << 62
 def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
     """Lookups of factors; dense factors of one scope are merged.
 
-    Soft parts of one scope are added. Hard parts have entries of 0 or 1, and a nonzero sum forbids what any part does.
+    Soft parts of one scope are added. Hard parts have entries of 0 or 1, and a nonzero sum forbids a tuple if any part
+    forbids it.
     """
     number_of: dict[tuple[int, ...], int] = {}
     factors: list[tuple[int, ...]] = []
@@ -359,7 +360,8 @@ KEPT_VARIABLES = 64
 """Minimum number of variables for keeping best moves: among fewer, a move changes those of most others."""
 
 KEPT_SHARE = 4
-"""Estimate of an iteration that keeps best moves: it visits one in so many slots. They took 1/7 to 2/3 of the time."""
+"""Estimate of an iteration that keeps best moves: it visits one in this many slots. Iterations took 1/7 to 2/3 of the
+time."""
 
 CHUNK_WORK = 10_000_000
 """Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""

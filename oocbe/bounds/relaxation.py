@@ -102,7 +102,11 @@ class LocalCuts:
         self._flat = _flat(self._sets, len(forbidden.owner))
 
     def find(self, point: NDArray[np.float64], size: int, deadline: float) -> list[Row]:
-        """Inequalities violated at ``point``, float64 (literals,), over balls of ``size`` literals, at most 64."""
+        """Violated inequalities at a point.
+
+        point : float64 (literals,). size : maximum literals of a ball, at most 64. deadline : on the performance
+            counter.
+        """
         support = np.flatnonzero((point > NEAR) & self._is_bound)
         weight = point[support]
         seeds = np.flatnonzero(weight < 1 - NEAR)

@@ -42,7 +42,8 @@ def solve_files(
     files : to be solved. options, format, jobs, json, quiet : those of the command.
     table : CSV file that gets a row for each file as its solve ends; None: there is none.
     of_one : values of the flags that apply to one file only, by name.
-    Returns the exit code: 0 if every optimum was proven; else the greatest of the failed files, or of all.
+    Returns the exit code: 0 if every optimum was proven; else the greatest code of the failed files, or, if none
+    failed, of the others.
     """
     given = [f"--{name}" for name, value in of_one.items() if value]
     if given:

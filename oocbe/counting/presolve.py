@@ -288,7 +288,12 @@ class Presolved(NamedTuple):
 
 
 def presolve(formula: Formula, seconds: float) -> Presolved:
-    """Preprocess a formula for ``seconds`` at most; TimeLimitError: the deadline of the enclosing block passed."""
+    """Preprocess a formula.
+
+    seconds : time limit of everything; what was found until then is used.
+
+    Raises TimeLimitError: the deadline of the enclosing block passed.
+    """
     work = _Work(formula)
     steps = [work.subsume] if _has_to_wait() else [work.probe, work.subsume, work.eliminate]
     with Deadline(seconds) as deadline:
@@ -357,7 +362,10 @@ class _Work:
         self._assign(target[x] for x in solver.trail[: solver.num[TRAIL]].tolist())
 
     def _substitute(self, equal: list[int]) -> list[int]:
-        """Replace variables by equal literals, counting ones by counting ones; returns each literal's literal."""
+        """Replace each variable by the literal that it equals; one that counts only by one that counts.
+
+        Returns the literal that replaces each literal, or itself.
+        """
         n = len(equal)
         target = list(range(2 * n))
         if all(literal == UNKNOWN for literal in equal):

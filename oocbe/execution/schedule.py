@@ -345,7 +345,11 @@ def critical_path(stages: Sequence[Stage]) -> float:
 
 
 def predicted_stage(name: str, rows: float, seconds_a_row: float, piece_rows: int, after: tuple[int, ...]) -> Stage:
-    """The stage of a bucket in equal pieces of at most ``piece_rows`` of the ``rows``, of its message or inputs."""
+    """The stage of a bucket with predicted rows, in pieces of equal size.
+
+    rows : of its message or its inputs, whichever ``seconds_a_row`` refers to.
+    piece_rows : maximum of a piece.
+    """
     count = max(1, math.ceil(rows / piece_rows))
     return Stage(name, np.full(count, rows * seconds_a_row / count), after=after)
 

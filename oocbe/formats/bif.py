@@ -120,7 +120,7 @@ class TokenNetwork(BeliefNetwork):
 
 
 def parse(text: Text) -> Problem:
-    """Read a max-product problem; FormatError with the line; UnsupportedError: not discrete, or too large a table."""
+    """Read a network as a max-product problem; FormatError: malformed; UnsupportedError: not discrete, or too large."""
     lexer = Lexer(text, TOKENS)
     network = TokenNetwork("variable", lexer=lexer)
     lexer.keyword(("network",), "the network")

@@ -42,7 +42,7 @@ KINDS = ("MARKOV", "BAYES")
 
 
 def parse(text: Text) -> Problem:
-    """Read a max-product problem; FormatError with the line. ``#`` begins a comment: pyAgrum writes names so."""
+    """Read a network as a max-product problem; FormatError with the line. After ``#`` is a comment, as of pyAgrum."""
     return _parse(text, MAX_PRODUCT)
 
 

@@ -329,7 +329,11 @@ class CompiledTree:
 
 
 def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, seed: int) -> OrderChoice:
-    """An order from a search, a file, or names; ModelError: no permutation; UsageError, FormatError: of the file."""
+    """An order from a search, from a file, or from the names of all variables.
+
+    Raises ModelError: names that are no permutation of the variables; UsageError, FormatError: a file that cannot be
+    used.
+    """
     if isinstance(wanted, str):
         deadline = current() or Deadline()
         longest = longest_search(seconds, deadline.remaining)

@@ -80,7 +80,7 @@ def prior(tree: CompiledTree, is_log: bool) -> Messages:
 def collect(
     tree: CompiledTree, program: Program, messages: Messages, maximised: NDArray[np.bool_] | None = None
 ) -> None:
-    """Send messages up: maxima of ``maximised`` cliques, bool (cliques,). TimeLimitError: at the deadline."""
+    """Send messages up; cliques ``maximised``, bool (cliques,) or None, take maxima, of logarithms. TimeLimitError."""
     flag = current_flag()
     steps = (program.collected, program.collect_start, program.collect_reads)
     carried = (messages.values, messages.peaks, messages.losses, messages.logs)

@@ -101,7 +101,8 @@ class ImagingDay:
     capacity: int | None
 
     def plot(self, schedule: Schedule, title: str = "") -> Picture:
-        """Plot of a schedule of this day by camera and group, and the recorder's fill; UsageError: no matplotlib."""
+        """Plot of a schedule of this day by camera and group, with the recorder's fill; UsageError without
+        matplotlib."""
         from oocbe.runtime.pictures import plots
 
         summary = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"

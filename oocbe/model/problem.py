@@ -224,7 +224,8 @@ class Problem(Shown, FileNotes):
         return SelectedRows(self.constraints), SelectedRows(self.functions)
 
     def below(self, upper_bound: int | float | None) -> Problem:
-        """The problem restricted to assignments with a value strictly below a bound; None: neither bound.
+        """The problem restricted to assignments with a value strictly below a bound; None: no bounds, not even a lower
+        one.
 
         Parts are not checked again, because searches call this often.
         """

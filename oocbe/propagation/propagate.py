@@ -233,7 +233,8 @@ def propagate(
     rounds : rounds at most, at least 0. probing : whether to try each value of each variable afterwards. Of a system,
         these are integers that have two values left (:func:`probe_bounds`); where all
         are integers with bounds, and some have more values, it is taken as a problem, and each of them is tried.
-    backend : of a system's rows and of large tables: ``cpu``, ``cuda``, ``auto`` or None: ``OOCBE_BACKEND``.
+    backend : of a system's rows and of large tables: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND``
+        says.
     """
     begin = time.perf_counter()
     rounds, backend = parse_integer("rounds", rounds), None if backend is None else parse_backend("backend", backend)
@@ -362,7 +363,8 @@ class Probed:
 def probe(network: Network, found: Fixpoint) -> Probed:
     """Probe all values from a fixpoint on, repeatedly, until none is a contradiction.
 
-    Each failure is propagated at once, and its removals are added to ``found``'s rounds. Those at a deadline are valid.
+    Each failure is propagated at once, and its removals are added to ``found``'s rounds. The domains reached at the
+    deadline are valid.
     """
     probed = Probed(found)
     domains = network.domains

@@ -159,7 +159,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class RunningOrder:
-    """An order running on a scope of ``removals``, as published for a resumed run; ``cap``: rows of a message."""
+    """An order run on a scope with ``removals``, below a threshold, published to resume; ``cap``: of message rows."""
 
     removals: tuple[Values, ...]
     threshold: int | float
@@ -200,7 +200,8 @@ class BoundedSolve(SubSolver):
 
     problem : in min-sum; its upper bound applies. options : settings. known : updated.
     engine : computes the buckets; its deadline ends the search. run : stores messages and bounds for a resumed run.
-    start : see :data:`Start`. plain : elimination without bounds, which may end it. searches : its portfolio runs all.
+    start : see :data:`Start`. plain : elimination without bounds, which may end the search. searches : its portfolio
+        runs all solvers.
     statistics, mini_buckets : resources used; ``statistics`` excludes the other solvers.
     """
 

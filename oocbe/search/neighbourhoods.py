@@ -177,7 +177,8 @@ class Neighbourhood(SearchTree):
             self._close()
 
     def _near(self, most: int, bits: float) -> NDArray[np.bool_]:
-        """Bool (variables,), a random connected set: at most ``most``, of ``bits`` bits of domains in all."""
+        """Bool (variables,), a random connected set: at most ``most`` variables, with a total domain size of ``bits``
+        bits."""
         network, count = self.root.network, len(self._bits_of)
         free = np.zeros(count, dtype=bool)
         if bits == math.inf and most > count // 2:  # adjacency does not matter

@@ -42,7 +42,12 @@ LARGEST_LABELS = 1 << 28
 
 @dataclass(frozen=True)
 class Column:
-    """A column: integers (rows,), which are value indices, or those of ``labels``, or the values without labels."""
+    """One column of the input.
+
+    name : its name.
+    indices : integers (rows,): value indices, or indices of labels.
+    labels : labels of the values; None: the integers are the values themselves.
+    """
 
     name: str
     indices: NDArray[np.integer]
@@ -58,7 +63,12 @@ class Column:
         return high + 1 if low >= 0 and high < 1 << 62 else tuple(np.unique(self.indices).tolist())
 
     def numbered(self, domain: Domain, what: str, first: int = 0) -> NDArray[np.integer]:
-        """Value indices (rows,) in a domain; ModelError names a value's row, counted from ``first``, outside it."""
+        """Value indices (rows,) in a domain.
+
+        what, first : name of the source, and number of its first row, for messages.
+
+        Raises ModelError: a value outside the domain; the message names its row.
+        """
         if self.labels is not None and self.labels is domain:
             return self.indices
         if isinstance(domain, int):

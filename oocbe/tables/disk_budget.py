@@ -87,7 +87,7 @@ class NamelessFile:
     """Bytes on disk for the lifetime of this object, or until :meth:`close`; thread-safe.
 
     budget : its folder is the location of the file; it counts the bytes.
-    what : names the file in errors, with ``name``.
+    what, name : what the file is, for errors.
     Raises DiskError: the file cannot be created.
     """
 

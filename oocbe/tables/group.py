@@ -131,7 +131,12 @@ def made_of(folder: Place, make: Callable[[], Made]) -> Made:
 def check_files(
     folder: Place, manifest: Manifest, arrays: Mapping[str, np.dtype[Any]], rows: int, chunk_rows: int
 ) -> None:
-    """Check that exactly a table's files are there, and its arrays' metadata; CorruptDataError names the first."""
+    """Check that exactly the files of a table are listed and present, and that its arrays have the right metadata.
+
+    arrays : dtype by name.
+
+    Raises CorruptDataError: names the first file that fails.
+    """
     chunks = -(-rows // chunk_rows)
     is_listed = len(manifest.files) == 1 + len(arrays) * (1 + chunks)
     if is_listed:  # else forged attributes could ask for a set of any size

@@ -292,7 +292,8 @@ class StoredTable(StoredGroup, Exchanged):
     ) -> StoredTable:
         """Write tables in memory, of one layout and dtype, end to end as one table and open it.
 
-        Settings and errors as for :meth:`create`, and errors of making the pieces: nothing is left then.
+        Settings and errors as for :meth:`create`, and errors of the pieces as they are made: nothing is left of the
+        table then.
         """
         with cls.create(path, layout, dtype, semiring, **settings) as writer:
             for piece in pieces:

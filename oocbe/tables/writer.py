@@ -455,7 +455,8 @@ class StoredTableWriter(TableWriter):
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Append rows.
 
-        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused.
+        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
+            return.
         Raises ModelError: another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous
         row; UsageError: outside of the block, or after a failed append; DiskError: the disk or its budget is exhausted.
         """

@@ -3,7 +3,7 @@
 | task | question | exact | otherwise |
 |---|---|---|---|
 | ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set; a search if factors of several variables only forbid | weighted mini-buckets, belief propagation |
-| ``MAR`` | marginal of each variable | elimination, in memory or out of core; conditioning on a cut-set | those on which the partition function depends; belief propagation |
+| ``MAR`` | marginal of each variable | elimination, in memory or out of core; conditioning on a cut-set | exact for the variables on which the partition function depends; belief propagation |
 | ``MAP`` | best assignment | elimination and search, below large costs first | its best assignment and bound |
 | ``MMAP`` | best values of query variables, the others summed out | the others summed out, then as ``MAP``; elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
 
@@ -83,8 +83,8 @@ MOST_CELLS = 1e12
 """Cells of all buckets above which the elimination of relevant factors is planned only once."""
 
 PLAN_SHARE, FIRST_PLAN_SHARE = 0.1, 0.03
-"""Share of the time for a plan of the elimination of relevant factors, which takes longer for wide networks, along the
-order of a search and before it."""
+"""Shares of the time for a plan of the elimination of relevant factors, which takes long for wide networks: after the
+search for orders, and before it. The first also limits that search at first, and the preprocessing of clauses."""
 
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
@@ -480,7 +480,7 @@ def _by_relevant_factors(
 def _is_soon(
     answer: QueryAnswer, targets: Collection[int], place: TablePlace, share: float, plan_share: float = PLAN_SHARE
 ) -> bool:
-    """Whether an elimination is expected to take at most a share of the time, its plan another one."""
+    """Whether an elimination, planned in ``plan_share`` of the time, is expected to take at most ``share`` of it."""
     seconds = math.inf
     with _limited(plan_share * _remaining()):
         seconds = answer.seconds(targets, int(place.memory))
@@ -492,7 +492,7 @@ def _of_relevant_variables(
 ) -> dict[int, NDArray[np.float64]]:
     """Exact marginals of the variables whose factors the partition function needs, where all take too long; else none.
 
-    variables : their number, with all others.
+    variables : number of all variables.
     """
     with _attempt(best):
         targets = answer.relevant(int(place.memory)) if answer is not None else frozenset()

@@ -241,7 +241,7 @@ def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int
 
 
 def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
-    """Gap of each value to the best of its row, of logarithms for products; infeasible ones are not masked."""
+    """Gap of each value to its row's best, at least 0, of logarithms for products; infeasible ones are not masked."""
     semiring = tables.prepared.semiring
     values, feasible = evaluated.values, evaluated.feasible
     if semiring.combination is Combination.MULTIPLY:

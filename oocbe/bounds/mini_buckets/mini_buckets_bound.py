@@ -167,7 +167,7 @@ def _bound_with_each(
 
 
 def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[int]) -> str:
-    """Why a z cannot improve on the runs of ``entries``, or is ``beyond`` memory or disk; empty if it may."""
+    """Why a z cannot improve on earlier runs (``entries``), as others ``beyond`` memory or disk; empty if it may."""
     for entry in entries:
         if entry.status == "infeasible":
             return f"z = {entry.z} has shown that nothing is feasible"

@@ -54,7 +54,7 @@ class ForwardPass:
 
 
 class RowCapError(LimitError):
-    """A message, of the bucket at ``position``, exceeded a race's row cap; ``rows_before``: of all messages before."""
+    """The message of the bucket at ``position`` exceeded a race's row cap; ``rows_before``: rows of all before it."""
 
     def __init__(self, position: int, rows_before: int, cap: int) -> None:
         super().__init__(f"bucket {position + 1}: more than {cap:,} rows")

@@ -198,7 +198,8 @@ class Message:
         self.is_forgotten = True
 
     def keep_as_rows(self, share: float = math.inf) -> None:
-        """Replace a complete table on the device by its rows there, if below ``share`` of its bytes and with room."""
+        """Replace a complete table on the device by its rows there, if they take less than ``share`` of its bytes and
+        the device has room."""
         if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
             with _if_there_is_room():
                 self._table = self._table.to_table(tuple(reversed(self._table.scope)))

@@ -340,7 +340,8 @@ class BucketEngine:
     deadline : time limit, checked before each bucket and within the CPU's loops; None: no limit.
     streams : concurrent pieces of a bucket that does not fit in memory; None: one a thread, at least 2, so that one is
         read while the other is joined.
-    piece_rows : most rows of a table in a piece, and of its result; others are joined in pieces. None: as many as fit.
+    piece_rows : most rows of a table in a piece, and of its result; buckets with more are joined in pieces. None: as
+        many as fit.
     workers : process segments of large buckets; None: no workers.
     gpus : most devices for the pieces of a bucket; None: ``OOCBE_GPUS``, or all of them.
     Raises UsageError: ``cuda`` is requested and no device is usable; the message states the reason.

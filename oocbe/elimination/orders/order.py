@@ -297,7 +297,8 @@ def search_orders(
     """Search for orders, or read one; the order of each heuristic with the least predicted work, the best first.
 
     wanted : ``auto``, the name of a heuristic or finder, or the path of a file of variable names.
-    seconds : time limit of the search, except for the first order of each permitted heuristic; earlier ends: see there.
+    seconds : time limit of the search, except for the first order of each permitted heuristic; for earlier ends, see
+        the module.
     seed : of ties, noise and probes.
     most_work : if every order found certainly costs more, in predicted rows, none is returned: that takes a fraction of
         the time, most of which predictions take.

@@ -361,7 +361,11 @@ class Plan(Shown):
 
 
 def make_plan(problem: Problem, options: SolveOptions) -> Plan:
-    """Choose an order and predict its cost; FormatError: the file has none; ValueRangeError: sums beyond 64 bits."""
+    """Choose an order and predict what it costs.
+
+    Raises FormatError: the file named by ``options.order`` is no order of this problem; ValueRangeError: sums of values
+    may leave 64-bit integers.
+    """
     problem = problem.in_semiring(options.semiring or problem.semiring)
     return plan_of(problem, candidate_orders(problem, options)[0], options)
 

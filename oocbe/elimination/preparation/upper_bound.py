@@ -95,7 +95,8 @@ def without_upper_bound(problem: Problem) -> Problem:
 
 
 def _sums(problem: Problem, varying: Function, values: NDArray[Any]) -> NDArray[Any]:
-    """What assignments are worth by one function's values, as :meth:`Problem.evaluate` adds; others have one value."""
+    """What assignments are worth by one function's values, as :meth:`Problem.evaluate` adds them up; all others have
+    one value each."""
     total: Any = problem.constant
     for f, low in zip(problem.functions, problem.extremes.least.tolist(), strict=True):
         total = total + (values if f is varying else low)

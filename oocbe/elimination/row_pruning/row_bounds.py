@@ -410,7 +410,11 @@ class BoundSource:
         self.root: int | float = math.inf if is_empty else self._rounded(self._least)
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
-        """Bound a message's rows; ``eliminated``: bit set of its subtree's, the bucket's own included."""
+        """Bound the rows of a message.
+
+        eliminated : bit set of the variables eliminated in the message's subtree, the bucket's own included.
+        separator : the message's variables, in any order.
+        """
         count = len(self._sizes)
         bits = np.frombuffer(eliminated.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
         role = np.unpackbits(bits, bitorder="little", count=count) * np.uint8(ELIMINATED)

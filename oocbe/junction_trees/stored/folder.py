@@ -511,7 +511,12 @@ class TreeFolder:
         return found
 
     def append(self, parts: Sequence[memoryview], **what: Any) -> Made:
-        """Write a piece, with more fields, durable once its segment is (:meth:`publish`); DiskError: full, or fails."""
+        """Write a piece; it is durable once its segment is (:meth:`publish`).
+
+        what : fields of :class:`Made` and :class:`Piece` except its location.
+
+        Raises DiskError: the disk is full, or fails.
+        """
         path = self.path / SEGMENT_NAME.format(self._segment)
         size = sum(map(len, parts))
         with self.budget.failing(path, size):

@@ -92,7 +92,8 @@ def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Type
 def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -> tuple[int, float]:
     """Compile the listed loops that no cache holds: their number, and the seconds of all processes.
 
-    is_quick : only the loops of a first solve. processes : number of compiling children. say : gets a line a module.
+    is_quick : only the loops of a first solve. processes : number of compiling children. say : gets a line for each
+        module.
     Raises OocbeError: a loop cannot be compiled, or no folder for compiled loops can be written.
     """
     if cache_folder() is None:

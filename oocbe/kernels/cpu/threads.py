@@ -37,7 +37,8 @@ _inside = local()
 class Sharing:
     """Concurrent threads that each call :func:`run_all` and share the pool's threads.
 
-    If each call were spread over all threads, calls would wait for one another; hand-over costs more than small ones.
+    If each call were spread over all threads, calls would wait for one another, and the hand-over costs more than small
+    calls.
     """
 
     def __init__(self) -> None:

@@ -192,7 +192,8 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     """Rows of cliques and entries of maps, of all cases of a batch, for each thread of the CPU, from which a device
     sweeps over a junction tree: the CPU needs a tenth of a second, as does the transfer of the tree."""
     device_input_share: float = 0.2
-    """Share of the device's free memory for the tables of a piece: frontiers and rows of unknown size are halved."""
+    """Share of the device's free memory for the tables of a piece: its frontiers and rows are of unknown size, and
+    halved."""
     device_used_share: float = 0.5
     """Share of the device's memory in use up to which joined tables stay there: the rest is for further joins."""
     device_row_bytes: int = 84

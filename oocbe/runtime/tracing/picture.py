@@ -35,7 +35,11 @@ SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
 
 
 def draw(trace: Trace, path: Path) -> None:
-    """Draw a trace as PNG, or by the suffix; UsageError: matplotlib is missing or lacks it, or there are no spans."""
+    """Draw a trace as PNG, or another format of matplotlib by the suffix.
+
+    path : the file; overwritten if it exists.
+    Raises UsageError: matplotlib is missing, it does not support the suffix, or the trace has no spans.
+    """
     if not trace.spans:
         raise UsageError(f"{trace.path}: there is nothing to draw: the trace has no spans")
     try:

@@ -170,7 +170,8 @@ def _passes(
 def _histogram(
     column: NDArray[np.uint64], digit: Digit, pieces: Sequence[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Counts of each digit value in each piece (pieces, values), and output position of its rows there."""
+    """Counts of each digit value in each piece (pieces, values), and output position of the piece's rows of that
+    value."""
     counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
     run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
     by_digit = counts.T.ravel()
