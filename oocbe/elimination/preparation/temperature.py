@@ -57,11 +57,11 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
 
 
 def without_offsets(problem: Problem) -> Problem:
-    """Large integers to add, less an offset of each function, which the constant takes: floats round 2^53 + 1."""
+    """The problem with large integers less an offset for each function, kept in the constant: floats have 53 bits."""
     if problem.semiring.combination is not Combination.ADD or not problem.is_integral or problem.magnitude < 2**32:
         return problem
     known, functions = problem.extremes, []
-    offsets = (np.maximum(known.least, 0) + np.minimum(known.greatest, 0)).tolist()  # so that no value grows in size
+    offsets = (np.maximum(known.least, 0) + np.minimum(known.greatest, 0)).tolist()  # no value grows in size
     for f, by in zip(looked(problem.functions), offsets, strict=True):
         functions.append(Function(f.scope, f.tuples, f.values - by, None if f.default is None else f.default - by))
     return replace(problem, functions=tuple(functions), constant=problem.constant + sum(offsets))
