@@ -471,3 +471,10 @@ def test_many_large_messages_of_a_clique_stay_within_floats(monkeypatch):
     assert found.log_evidence("cpu") == pytest.approx(logarithms.max() + math.log(weights.sum()), rel=1e-12)
     np.testing.assert_allclose(shares[0], weights.sum(axis=1) / weights.sum(), rtol=1e-9)
     assert shares[5].sum() == pytest.approx(1.0)
+
+
+def test_no_variables_are_relevant_to_a_case_whose_weights_are_all_0():
+    functions = (oocbe.Function.from_array((0, 1), [[1.0, 0.0], [1.0, 0.0]]),)
+    problem = oocbe.Problem(tuple(oocbe.Variable(n, 2) for n in "ab"), functions, semiring=oocbe.SUM_PRODUCT)
+    impossible = answer.QueryAnswer(written_out(problem), {1: np.array([0.0, 1.0])})
+    assert (impossible.relevant(1 << 40), impossible.seconds((), 1 << 40)) == (frozenset(), 0.0)

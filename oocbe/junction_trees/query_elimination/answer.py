@@ -357,6 +357,8 @@ class QueryAnswer:
 
     def relevant(self, memory: int) -> frozenset[int]:
         """Variables of the factors on which the probability of the evidence depends: their posteriors need no other."""
+        if self._case is None:
+            return frozenset()
         plan = self._plan((), memory)
         return frozenset(v for group in plan.groups for v in plan.variables(group))
 
