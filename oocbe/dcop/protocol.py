@@ -153,7 +153,10 @@ def simulated_seconds(
 
 
 def read_dcop(path: str | Path, format: str | None = None) -> Dcop:
-    """The problem in a file with its agents, by default one for each variable; otherwise as :func:`oocbe.read`."""
+    """The problem in a file with its agents; in a format without agents, one for each variable.
+
+    Parameters and errors as for :func:`oocbe.read`.
+    """
     return as_dcop(read_model(path, format), path)
 
 

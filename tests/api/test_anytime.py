@@ -18,6 +18,7 @@ from oocbe.junction_trees.query_elimination.factors import WrittenFactors
 from oocbe.kernels.choice import complete_kernels
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.runtime.deadline import current
 from tests.helpers.effort import examples
 from tests.helpers.small_networks import random_network, random_product
 
@@ -219,6 +220,39 @@ def test_marginals_on_which_the_evidence_depends_are_exact_where_the_others_take
         exact = weights.sum(axis=tuple(axis for axis in range(10) if axis != v)) / weights.sum()
         assert result.marginals[v] == pytest.approx(exact, rel=1e-12)
     check("MAR", problem, result, ())
+
+
+def test_an_exact_attempt_may_take_longer_than_expected(monkeypatch):
+    """Elimination is tried if it is expected to take a quarter of the time, and has more than that."""
+    left, posteriors = [], module.QueryAnswer.posteriors
+
+    def answered(*arguments):
+        left.append(current().remaining)
+        return posteriors(*arguments)
+
+    monkeypatch.setattr(module.QueryAnswer, "posteriors", answered)
+    assert oocbe.anytime("PR", complete_graph(), time_limit=600).method == "elimination of relevant factors"
+    assert left[0] > 2 * module.FIRST_SHARE * 600
+
+
+def test_a_plan_before_the_search_for_orders_is_short(monkeypatch):
+    left, searches, search_orders = [], [], module.search_orders
+
+    def seconds(*_):
+        left.append(current().remaining)
+        return math.inf
+
+    def searched(*arguments, longest, **settings):
+        searches.append((len(left), longest))
+        return search_orders(*arguments, longest=longest, **settings)
+
+    monkeypatch.setattr(module.QueryAnswer, "seconds", seconds)
+    monkeypatch.setattr(module, "search_orders", searched)
+    oocbe.anytime("PR", complete_graph(), time_limit=60, order_seconds=1, backend="cpu")
+    assert left[0] <= module.FIRST_PLAN_SHARE * 60 < left[1] <= module.PLAN_SHARE * 60
+    [(plans, longest)] = searches
+    assert plans == 1
+    assert longest > module.PLAN_SHARE * 60
 
 
 @pytest.mark.parametrize("cliques", [1, 2])

@@ -51,7 +51,7 @@ class PropagationResult:
 
     @property
     def domains(self) -> dict[str, list[str]] | dict[str, tuple[int | float, int | float]] | None:
-        """Remaining domain of each variable: values and ranges such as ``3..8``, or two bounds; None: infeasible."""
+        """Remaining domain of each variable: values and integer ranges (``3..8``), or two bounds; None: infeasible."""
         if self.reduced is None:
             return None
         if isinstance(self.reduced, LinearSystem):
