@@ -39,7 +39,7 @@ def resident_memory() -> int:
 
 
 def peak_memory() -> int:
-    """Largest resident set of this process alone so far, in bytes; ``getrusage`` includes what started it."""
+    """Largest resident set of this process alone so far, in bytes; ``getrusage`` includes its parent's."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

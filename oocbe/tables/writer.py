@@ -163,7 +163,7 @@ class FolderWriter:
             raise UsageError(f"{self.path} is no stored table, and nothing else is overwritten; choose another name")
 
     def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
-        """Error with sizes for a full or failing disk; others, such as a missing permission, are returned."""
+        """Error with sizes for a full or failing disk; others, such as a missing permission, are returned as is."""
         if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
             return error
         size, shown = self._size

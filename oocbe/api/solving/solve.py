@@ -247,7 +247,7 @@ class History:
         self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
 
     def attach_history(self, result: Result, left: Problem, options: SolveOptions) -> Result:
-        """The whole problem's result with the recorded history; the event of the end. ``left``: the propagated one."""
+        """The whole problem's result with the recorded history, which ends here; ``left``: the propagated problem."""
         result, problem = self._with_best(result), self._problem
         if (result.bound, result.value) != (None, None):
             self._add(result.bound, result.value)

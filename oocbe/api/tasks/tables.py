@@ -303,7 +303,7 @@ class RowWeights:
     def add(self, reduce: np.ufunc, rows: NDArray[np.int64], weights: NDArray[Any]) -> None:
         """Reduce weights into some rows, in their order; a row may occur several times.
 
-        Raises DiskError: the disk is full, or its limit reached; CorruptDataError: the file has other data.
+        Raises DiskError: the disk is full, or its limit reached; CorruptDataError: data of the file changed.
         """
         numbers = rows // BLOCK_ROWS
         order = np.argsort(numbers, kind="stable")

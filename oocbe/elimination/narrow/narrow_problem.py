@@ -86,7 +86,7 @@ class FlatTables(NamedTuple):
             return float(np.maximum.reduceat(np.abs(self.values, dtype=np.float64), self.starts[:-1]).sum())
 
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
-        """The tables as logarithms of weights, and the parts without variables; errors of the function so named."""
+        """The tables as logarithms of weights, and the parts without variables; errors as for a problem."""
         semiring = problem.semiring
         factor, permitted = weight_factor(semiring, temperature), self.permitted
         adds = semiring.combination is Combination.ADD or semiring.counts

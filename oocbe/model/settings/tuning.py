@@ -158,7 +158,8 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     transpose_spread: float = 2.0
     """Ratio of decoded cells to cells of the boxes above which a stored complete table is transposed first."""
     fused_part: int = 16
-    """Functions of a complete bucket are fused into one of at most this part of joined cells: for a few percent."""
+    """Functions of a complete bucket are fused into one of at most this part of the joined cells: it costs a few
+    percent."""
 
     # Passes back
     most_lookups: int = 256

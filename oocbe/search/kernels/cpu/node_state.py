@@ -397,7 +397,7 @@ LAST_COST = np.int32(REMOVED - 1)
 
 @inline
 def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """:func:`project_pair` for a tie, in time linear in the domain sizes: two distinct rows and columns."""
+    """:func:`project_pair` for a tie, a table of two distinct rows and columns, in time linear in the domain sizes."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
     start, message = np.uint64(near[i, OTHER + PLACE]), np.uint64(near[i, OTHER + MESSAGE])
     value, others, size = np.uint64(near[i, TIED_VALUE]), np.uint64(near[i, OTHER + SIZE]), np.uint64(size)
