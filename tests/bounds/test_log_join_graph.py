@@ -9,7 +9,9 @@ import pytest
 from oocbe.bounds.mini_buckets.log_join_graph import LogJoinGraph
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError
-from oocbe.model.parts import Function, LinearConstraint
+from oocbe.model.parts import Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import SUM_PRODUCT
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 from tests.helpers.small_networks import random_product
@@ -86,8 +88,6 @@ def test_a_loop_of_equal_strong_couplings_is_estimated_closely():
     problem = random_product(np.random.default_rng(0), variables=4)
     from dataclasses import replace
 
-    from oocbe.model.parts import Variable
-
     loop = replace(
         problem,
         variables=tuple(Variable(f"v{i}", 2) for i in range(4)),
@@ -101,6 +101,21 @@ def test_a_loop_of_equal_strong_couplings_is_estimated_closely():
     assert graph.propagate(100) < 1e-4
     assert graph.estimate == pytest.approx(exact, abs=1e-3)
     assert all(own == pytest.approx([0.5, 0.5]) for own in graph.marginals())
+
+
+def test_a_cluster_that_becomes_zero_sends_nothing():
+    """Its messages were -inf less -inf: beliefs and estimates were no numbers."""
+    functions = (((0, 1), np.eye(2)), ((0,), [1.0, 0.0]), ((1,), [0.0, 1.0]), ((1, 2), np.ones((2, 2))))
+    problem = Problem(
+        tuple(Variable(f"v{i}", 2) for i in range(3)),
+        tuple(Function.from_array(*own, infeasible=0.0) for own in functions),
+        semiring=SUM_PRODUCT,
+    )
+    for cells in (WHOLE, 2):
+        graph = LogJoinGraph(at_temperature(problem, 1.0), range(3), cells, ROOM)
+        graph.propagate(2)
+        assert graph.estimate == -math.inf
+        assert all(own.sum() == pytest.approx(1.0) for own in graph.marginals())
 
 
 def test_loops_that_a_deadline_ends_give_no_marginals():

@@ -143,6 +143,8 @@ def _send(
         return 0.0, 0.0
     for step in range(2):
         total = _log_total(made)
+        if total == -math.inf:  # the sender has become 0
+            return 0.0, 0.0
         for i in range(len(made)):
             if edge[i] == -math.inf:
                 made[i] = -math.inf
