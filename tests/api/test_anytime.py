@@ -200,7 +200,8 @@ def test_marginals_on_which_the_evidence_depends_are_exact_where_the_others_take
         share = random.random((2, 2, 1))
         functions.append(oocbe.Function.from_array((*pair, len(names)), np.concatenate((share, 1 - share), axis=2)))
         names.append(oocbe.Variable(f"v{len(names)}", 2))
-    problem = oocbe.Problem(tuple(names), tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    names.append(oocbe.Variable("v10", 3))
+    problem = oocbe.Problem(tuple(names), tuple(functions), semiring=oocbe.SUM_PRODUCT).with_values({10: 1})
     seconds = module.QueryAnswer.seconds
 
     def limited(answer, asked, memory):
@@ -215,11 +216,21 @@ def test_marginals_on_which_the_evidence_depends_are_exact_where_the_others_take
     weights = weights_of(problem)
     assert result.status == "estimated"
     assert result.value == pytest.approx(math.log(weights.sum()), rel=1e-12)
-    assert "the marginals of 6 of 10 variables are exact" in result.notes
-    for v in range(6):
-        exact = weights.sum(axis=tuple(axis for axis in range(10) if axis != v)) / weights.sum()
+    assert "the marginals of 7 of 11 variables are exact" in result.notes
+    for v in (*range(6), 10):
+        exact = weights.sum(axis=tuple(axis for axis in range(11) if axis != v)) / weights.sum()
         assert result.marginals[v] == pytest.approx(exact, rel=1e-12)
     check("MAR", problem, result, ())
+    monkeypatch.setattr(module, "ROWS_A_SECOND", math.inf)
+    result = oocbe.anytime("MAR", problem, time_limit=600)
+    assert result.status == "exact" and not any("marginals of" in note for note in result.notes)
+    odd = oocbe.Constraint((0, 1), np.argwhere(np.eye(2)))
+    more = tuple(replace(odd, scope=scope) for scope in ((1, 2), (0, 2)))  # an odd cycle of different values
+    nothing = replace(problem, constraints=(*problem.constraints, odd, *more))
+    monkeypatch.setattr(module, "ROWS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "LEVELS", ())
+    result = oocbe.anytime("MAR", nothing, time_limit=600)
+    assert result.status == "infeasible" and result.notes == ()
 
 
 def test_an_exact_attempt_may_take_longer_than_expected(monkeypatch):

@@ -134,7 +134,10 @@ ROUNDING = 1e-9
 
 @dataclass
 class _Best:
-    """The best answer so far; attributes as those of :class:`AnytimeResult`. take : keeps marginals of what is left."""
+    """The best answer so far; attributes as those of :class:`AnytimeResult`.
+
+    part : a note about marginals that are exact, until all are. take : keeps marginals of what is left.
+    """
 
     value: float | None = None
     lower: float = -math.inf
@@ -144,6 +147,7 @@ class _Best:
     method: str = ""
     is_proven: bool = False
     notes: list[str] = field(default_factory=list)
+    part: str = ""
     take: Callable[[Sequence[NDArray[Any]]], None] = lambda _: None
 
     def exact(self, value: float, method: str) -> None:
@@ -250,7 +254,7 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
             assignment=best.assignment,
             evidence=problem.evidence,
             interrupted=is_interrupted,
-            notes=tuple(best.notes),
+            notes=(*best.notes, *([best.part] if best.part and not best.is_proven else [])),
         )
 
 
@@ -361,7 +365,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     if factors is not None:
         _by_conditioning(factors, choice.separators, targets, place, best)
     if wants_marginals and not best.is_exact():
-        known |= _of_relevant_variables(answer, len(targets), place, best)
+        known |= _of_relevant_variables(answer, len(targets), len(problem.variables), place, best)
         take(taken)
     if has_driver and literals is not None and not best.is_exact():
         _by_counting(clauses, *literals, options, best, COUNT_SHARE)
@@ -488,19 +492,23 @@ def _is_soon(
 
 
 def _of_relevant_variables(
-    answer: QueryAnswer | None, variables: int, place: TablePlace, best: _Best
+    answer: QueryAnswer | None, left: int, variables: int, place: TablePlace, best: _Best
 ) -> dict[int, NDArray[np.float64]]:
     """Exact marginals of the variables whose factors the partition function needs, where all take too long; else none.
 
-    variables : number of all variables.
+    left : number of all variables but those of known values. variables : with these, too.
     """
     with _attempt(best):
         targets = answer.relevant(int(place.memory)) if answer is not None else frozenset()
-        if answer is not None and 0 < len(targets) < variables and _is_soon(answer, targets, place, EXACT_SHARE):
+        if answer is not None and 0 < len(targets) < left and _is_soon(answer, targets, place, EXACT_SHARE):
             found = answer.posteriors(targets, place.backend)
             best.value = answer.log_evidence(place.backend)
+            if best.value == -math.inf:
+                best.exact(best.value, "elimination of relevant factors")
+                return {}
             best.bound(best.value, best.value)
-            best.notes.append(f"the marginals of {len(found):,} of {variables:,} variables are exact")
+            known = len(found) + variables - left
+            best.part = f"the marginals of {known:,} of {variables:,} variables are exact"
             return found
     return {}
 
