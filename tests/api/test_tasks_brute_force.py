@@ -182,3 +182,23 @@ def test_weights_of_large_integers_depend_on_their_differences(offset, is_narrow
     )
     wanted = log_partition(Problem(first.variables, first.functions, ()), settings).value
     assert log_partition(shifted, settings).value == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM])
+@pytest.mark.parametrize("is_narrow", [True, False])
+def test_weights_of_large_integers_are_exact_near_the_best_one(semiring, is_narrow, tune):
+    """The best one is not the one nearest to 0, other numbers are floats, or an unused default is nearer."""
+    settings = OPTIONS if is_narrow else SolveOptions(order="linear", tables="incomplete", piece_rows=1, backend="cpu")
+    tune(many_parts=0 if is_narrow else 1 << 12)
+    by, sign = 10**17, 1 if semiring is MIN_SUM else -1
+    variables, rows = (Variable("a", 3),), np.arange(3)[:, None]
+    cases = [([0, -by, 1 - by], None, 0), ([by, by + 1, by + 5], 0, 0), ([by, by + 1, by + 5], None, 0.5)]
+    cases.append(([-(2**63) + 1, -(2**63) + 2, 2**63 - 1], None, 0))
+    for costs, default, constant in cases:
+        f = Function((0,), rows, sign * np.array(costs), default)
+        problem = Problem(variables, (f,), (), constant=constant, semiring=semiring)
+        wanted = np.exp([float(min(costs) - cost) for cost in costs])
+        wanted /= wanted.sum()
+        np.testing.assert_allclose(marginals(problem, settings).marginals[0], wanted)
+        np.testing.assert_allclose(oocbe.JunctionTree(problem).marginal("a"), wanted)
+        np.testing.assert_allclose(oocbe.anytime("MAR", problem).marginals[0], wanted)

@@ -57,14 +57,23 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
 
 
 def without_offsets(problem: Problem) -> Problem:
-    """The problem with large integers less an offset for each function, kept in the constant: floats have 53 bits."""
-    if problem.semiring.combination is not Combination.ADD or not problem.is_integral or problem.magnitude < 2**32:
+    """Large integers to add as floats, less the best of each function, which the constant takes: floats round 2^53 + 1.
+
+    Integers far from the best one are rounded.
+    """
+    if problem.semiring.combination is not Combination.ADD or problem.magnitude < 2**32:
         return problem
-    known, functions = problem.extremes, []
-    offsets = (np.maximum(known.least, 0) + np.minimum(known.greatest, 0)).tolist()  # no value grows in size
-    for f, by in zip(looked(problem.functions), offsets, strict=True):
-        functions.append(Function(f.scope, f.tuples, f.values - by, None if f.default is None else f.default - by))
-    return replace(problem, functions=tuple(functions), constant=problem.constant + sum(offsets))
+    best = min if problem.semiring.marginalisation is Marginalisation.MIN else max
+    functions, constant = list(problem.functions), problem.constant
+    for number, f in enumerate(looked(problem.functions)):
+        has_default = f.default is not None and len(f.values) < math.prod(problem.sizes[v] for v in f.scope)
+        given = f.values.tolist() + ([f.default] if has_default else [])
+        if f.is_integral and given:
+            by = best(given)
+            values = (f.values.astype(object) - by).astype(np.float64)  # differences may have 65 bits
+            functions[number] = Function(f.scope, f.tuples, values, float(f.default - by) if has_default else None)
+            constant += by
+    return replace(problem, functions=tuple(functions), constant=constant)
 
 
 def weight_factor(semiring: Semiring, temperature: float) -> float:
