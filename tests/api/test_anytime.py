@@ -266,6 +266,24 @@ def test_a_plan_before_the_search_for_orders_is_short(monkeypatch):
     assert longest > module.PLAN_SHARE * 60
 
 
+@pytest.mark.parametrize("task", ["PR", "MAR"])
+def test_beliefs_that_become_zero_prove_that_nothing_is_feasible(task, monkeypatch):
+    """Two functions of v0 and v1 permit 0 of both, two of v2 and v1 permit 1 of both; each alone permits all values."""
+    core = complete_graph()
+    either = np.array([[1.0, 1.0], [1.0, 0.0]])
+    pairs = [((0, 1), np.eye(2)), ((0, 1), either), ((2, 1), np.eye(2)), ((2, 1), either[::-1, ::-1])]
+    functions = (oocbe.Function.from_array(scope, table, infeasible=0.0) for scope, table in pairs)
+    problem = replace(core, functions=(*core.functions, *functions))
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "ROWS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "LEVELS", (2,))
+    monkeypatch.setattr(module, "_is_soon", lambda *_: False)
+    monkeypatch.setattr(module, "_by_conditioning", lambda *_: None)
+    monkeypatch.setattr(module.LogJoinGraph, "bound", lambda _, is_upper=True: math.inf if is_upper else -math.inf)
+    result = oocbe.anytime(task, problem, time_limit=600)
+    assert (result.status, result.value) == ("infeasible", -math.inf)
+
+
 @pytest.mark.parametrize("cliques", [1, 2])
 def test_more_values_of_a_cut_set_than_floats_have(cliques):
     """Without a time limit, their number was too large for a float, or the search for a cut-set did not end."""

@@ -346,8 +346,12 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         for rounds in PORTIONS:
             is_over = graph.propagate(rounds, DAMPING) < CONVERGED
             if graph is first or is_over or rounds == PORTIONS[-1]:
+                estimate = graph.estimate
+                if estimate == -math.inf:  # zeros are exact
+                    best.exact(estimate, "belief propagation")
+                    return True
                 take(graph.marginals() if wants_marginals else ())
-                best.value = best.value if known else graph.estimate
+                best.value = best.value if known else estimate
                 best.method = f"belief propagation, clusters of {graph.largest:,} cells"
             if is_over:
                 return True
