@@ -284,6 +284,17 @@ def test_beliefs_that_become_zero_prove_that_nothing_is_feasible(task, monkeypat
     assert (result.status, result.value) == ("infeasible", -math.inf)
 
 
+def test_nothing_is_conditioned_on_where_no_variable_is_left(monkeypatch):
+    """If plans came too late, an order without variables was an error."""
+    monkeypatch.setattr(module, "_is_soon", lambda *_: False)
+    monkeypatch.setattr(module, "LEVELS", ())
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    core = complete_graph()
+    problem = core.with_values(dict.fromkeys(range(len(core.variables)), 0))
+    result = oocbe.anytime("MAR", problem, time_limit=600)
+    check("MAR", problem, result, ())
+
+
 @pytest.mark.parametrize("cliques", [1, 2])
 def test_more_values_of_a_cut_set_than_floats_have(cliques):
     """Without a time limit, their number was too large for a float, or the search for a cut-set did not end."""

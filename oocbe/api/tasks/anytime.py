@@ -366,7 +366,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         return
     if not is_far and _by_relevant_factors(answer, targets, place, best, EXACT_SHARE):
         return
-    if factors is not None:
+    if factors is not None and factors.order:
         _by_conditioning(factors, choice.separators, targets, place, best)
     if wants_marginals and not best.is_exact():
         known |= _of_relevant_variables(answer, len(targets), len(problem.variables), place, best)
