@@ -108,10 +108,10 @@ class Join(Step):
         return match(first, second, self.shared, kernels, piece_rows), rows
 
     def rows(
-        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+        self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """See :class:`Step`; the rows are grouped by the shared variables."""
-        groups, rows = self.prepare(tables, kernels, piece_rows)
+        groups, rows = self.prepare(tuple(tables), kernels, piece_rows)
         return rows(groups)
 
     def table(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> Table:
@@ -237,7 +237,7 @@ class MarginalisationStep(Step):
         return reduced_dtype(extents[0], self.semiring, self.terms)
 
     def rows(
-        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+        self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """See :class:`Step`; the rows are sorted."""
         (table,) = tables
@@ -352,20 +352,19 @@ class PreparedElimination:
 
     outer: Table
     inner: Table
-    groups: MatchedGroups | None
+    groups: MatchedGroups
     plan: EliminationPlan
     semiring: Semiring
     kernels: Backend
     piece_rows: int | None
 
-    def rows(self, low: int, high: int, groups: MatchedGroups | None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    def rows(self, low: int, high: int, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Result rows from outer rows ``low`` to ``high``, with their groups counted from ``low``."""
         keys, values = self.outer.keys, self.outer.values
         if high - low < len(values):
             keys, values = keys[:, low:high].copy(), values[low:high]
         return self.kernels.join_reduce(
-            (keys, values),
-            (self.inner.keys, self.inner.values),
+            [(keys, values), (self.inner.keys, self.inner.values)],
             groups,
             self.plan,
             self.semiring.combination,
@@ -427,18 +426,21 @@ class JoinElimination(Step):
         """See :class:`Step`."""
         return joined_dtype(extents[0], extents[1], self.semiring, self.terms)
 
-    def prepare(
-        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None, matches: bool = True
-    ) -> PreparedElimination:
-        """Sort two tables by the variables that stay and find the groups that both have, unless the device does."""
-        outer, inner = without_lonely(tables, (*self.kept, *self.gone), kernels, piece_rows)
-        rows1, rows2 = (
-            arrange(table, *self._scope_and_order(table, own, kernels, matches), self.dtype, kernels, piece_rows)
-            for table, own in ((outer, self.own_outer), (inner, self.own_inner))
-        )
-        plan = _plan(self, rows1.layout, rows2.layout, kernels.name == "cuda")
-        groups = match(rows1, rows2, self.kept, kernels, piece_rows) if matches else None
-        return PreparedElimination(rows1, rows2, groups, plan, self.semiring, kernels, piece_rows)
+    def prepare(self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None = None) -> PreparedElimination:
+        """Sort two tables by the variables that stay and find the groups that both have."""
+        (outer, inner), plan = self._arranged(tables, kernels, piece_rows, matches=True)
+        groups = match(outer, inner, self.kept, kernels, piece_rows)
+        return PreparedElimination(outer, inner, groups, plan, self.semiring, kernels, piece_rows)
+
+    def _arranged(
+        self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None, matches: bool
+    ) -> tuple[list[Table], EliminationPlan]:
+        """Both tables sorted by the variables that stay. ``matches`` : whether their groups are matched next."""
+        found = without_lonely(tuple(tables), (*self.kept, *self.gone), kernels, piece_rows)
+        for place, own in enumerate((self.own_outer, self.own_inner)):
+            form = self._scope_and_order(found[place], own, kernels, matches)
+            found[place] = arrange(found[place], *form, self.dtype, kernels, piece_rows)
+        return found, _plan(self, found[0].layout, found[1].layout, kernels.name == "cuda")
 
     def _scope_and_order(
         self, table: Table, own: tuple[str, ...], kernels: Backend, matches: bool
@@ -459,15 +461,23 @@ class JoinElimination(Step):
         return scope, (*self.gone, *order) if table.layout.select(self.gone).bits > DENSE_BITS else order
 
     def rows(
-        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+        self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """See :class:`Step`; the rows are sorted."""
-        part, other = tables if self.own_inner else tables[::-1]
-        is_small = 1 << part.layout.bits <= DOMAIN_CELLS * (part.rows + other.rows)
-        if kernels.name == "cuda" and is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
+        if kernels.name != "cuda":
+            join = self.prepare(tables, kernels, piece_rows)
+            return join.rows(0, len(join.outer.values), join.groups)
+        tables = list(tables)
+        is_small = 1 << tables[0 if self.own_inner else 1].layout.bits <= DOMAIN_CELLS * sum(t.rows for t in tables)
+        if is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
+            part, other = tables if self.own_inner else tables[::-1]
             return self._looked_up(part, other, kernels)
-        join = self.prepare(tables, kernels, piece_rows, matches=kernels.name != "cuda")
-        return join.rows(0, len(join.outer.values), join.groups)
+        # No name of this frame holds rows that the kernel releases.
+        tables, plan = self._arranged(tables, kernels, piece_rows, matches=False)
+        rows = [(table.keys, table.values) for table in tables]
+        del tables
+        codes = self.semiring.combination, self.semiring.marginalisation
+        return kernels.join_reduce(rows, None, plan, *codes, piece_rows)
 
     def _looked_up(self, part: Table, other: Table, kernels: Backend) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """:meth:`rows` on a device, where all variables of ``part`` are in the other table, and its keys differ.
@@ -566,7 +576,6 @@ class JoinElimination(Step):
         most = context.joined_rows(self.layout, self.dtype)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
-        assert join.groups is not None
         for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, partial(_met_rows, join, kernels)):
             keys, values = join.rows(low, high, groups)
             if len(values):

@@ -62,12 +62,14 @@ def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.u
 
 
 class DeviceChunk(NamedTuple):
-    """Rows ``start`` to ``stop`` of a packed table: uint64 ``columns`` on the device, of :func:`packed_words`."""
+    """Rows ``start`` to ``stop`` of a packed table: uint64 ``columns`` on the device, of :func:`packed_words` for
+    these rows or more of them, which begin in chunk ``first``."""
 
     table: PackedTable
     start: int
     stop: int
     columns: Sequence[Any]
+    first: int
 
 
 def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
@@ -76,11 +78,11 @@ def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
 
     found: list[tuple[Any, Any]] = []
     parts: list[Wanted] = []
-    for table, start, stop, columns in pieces:
+    for table, start, stop, columns, first in pieces:
         keys = cupy().empty((table.layout.words, stop - start), dtype=np.uint64)
         values = cupy().empty(stop - start, dtype=table.dtype)
         found.append((keys, values))
-        first, last = table.covering(start, stop)
+        last = table.covering(start, stop)[1]
         rows = table.row_starts[first : last + 1]
         for column, words, out in zip(table.columns, columns, [*keys, values], strict=True):
             places = column.starts[first : last + 1]
@@ -414,8 +416,9 @@ MOST_PARTS = 16
 """Most parts of a piece before any is tried, after a smaller one had no room. A group with far more results than others
 has none in a small piece either, and pieces of that size would take their launches' time."""
 
-FRAGMENTED = 1.1
-"""Memory of the pool beside what is in use: blocks of earlier pieces of slightly other sizes."""
+FRAGMENTED, FRAGMENTED_PACKED = 1.1, 1.2
+"""Memory of the pool beside what is in use: blocks of earlier pieces of slightly other sizes; of packed tables also
+those of unpacked rows, which the result fills in part. At 1.1 a tenth of such pieces failed, and were halved."""
 
 Streamable = Table | PackedTable
 
@@ -628,7 +631,7 @@ class PiecesThroughDevice:
             columns = [with_retry(cupy().asarray)(column) for column in found]
             while True:
                 try:
-                    result, peak, kept = peak_of(lambda: self._result.prepared(*self._try(self._parts(cut, columns))))
+                    result, peak, kept = peak_of(lambda: self._result.prepared(*self._try(cut, cut, columns)))
                     break
                 except _WiderError as wider:
                     self._step = replace(self._step, dtype=wider.dtype)  # type: ignore[type-var]
@@ -637,7 +640,8 @@ class PiecesThroughDevice:
         del result
         # Two pieces of inputs, the computation of one, and the result before it on its way to the host.
         arrived = sum(table.nbytes for table in self._tables) / sum(table.rows for table in self._tables)
-        return FRAGMENTED * (SLOTS * arrived + (peak + kept) / cut.rows)
+        fragmented = FRAGMENTED_PACKED if isinstance(self._result, PackedResult) else FRAGMENTED
+        return fragmented * (SLOTS * arrived + (peak + kept) / cut.rows)
 
     def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:
         found: list[NDArray[Any] | ChunkFiles] = []
@@ -649,18 +653,19 @@ class PiecesThroughDevice:
                 found.append(table.values[low:high])
         return found
 
-    def _parts(self, cut: RowRanges, columns: Sequence[Any]) -> list[Table]:
-        """A piece's tables on the device, given their columns there."""
+    def _parts(self, whole: RowRanges, cut: RowRanges, columns: Sequence[Any]) -> list[Table]:
+        """The tables of a part of a piece on the device, given the columns of the ``whole`` one there."""
         found: list[DeviceRows | DeviceChunk] = []
-        first = 0
-        for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
-            own = columns[first : first + table.layout.words + 1]
-            first += len(own)
+        place = 0
+        for table, first, last, low, high in zip(self._tables, whole.low, whole.high, cut.low, cut.high, strict=True):
+            own = columns[place : place + table.layout.words + 1]
+            place += len(own)
             if isinstance(table, PackedTable):
-                found.append(DeviceChunk(table, low, high, own))
+                found.append(DeviceChunk(table, low, high, own, table.covering(first, last)[0]))
             else:
-                found.append((_stacked(own[:-1]), own[-1]))
-        arrived = iter(with_retry(unpacked)([part for part in found if isinstance(part, DeviceChunk)]))
+                *words, values = (column[low - first : high - first] for column in own)
+                found.append((_stacked(words), values))
+        arrived = iter(unpacked([part for part in found if isinstance(part, DeviceChunk)]))
         rows = [next(arrived) if isinstance(part, DeviceChunk) else part for part in found]
         return [
             Table(table.layout, *part, table.semiring, table.is_sorted)
@@ -671,13 +676,11 @@ class PiecesThroughDevice:
         """Compute one piece and start its result on its way, after those of all earlier pieces; in parts where the
         device's memory does not hold what it takes."""
         whole = pieces[place]
-        tables = self._parts(whole, columns)
 
         def compute(cut: RowRanges) -> list[tuple[Any, float]]:
-            parts = tables if cut is whole else [_part(table, *rows) for table, *rows in _inside(tables, whole, cut)]
             before = failed_allocations()
             try:
-                rows = self._try(parts)
+                rows = self._try(whole, cut, columns)
                 self._turns.wait(place)
                 return [(self._result.prepared(*rows), self._share_up_to(cut))]
             finally:
@@ -700,23 +703,32 @@ class PiecesThroughDevice:
         """Share of the pieces' rows that are in a piece or before it."""
         return (sum(cut.high) - self._first) / max(1, self._last - self._first)
 
-    def _try(self, tables: Sequence[Table]) -> DeviceRows:
-        """Compute a piece with the current dtype; _WiderError if its values show that this one does not hold them."""
+    def _try(self, whole: RowRanges, cut: RowRanges, columns: Sequence[Any]) -> DeviceRows:
+        """Compute a part of a piece with the current dtype; _WiderError if its values show that this one does not hold
+        them."""
         from oocbe.kernels.cuda.pairs.extents import Extents
 
-        pairs = list(zip(self._tables, tables, strict=True))
         # Of floats, any result has the dtype.
         is_searched = [
-            not isinstance(whole, PackedTable) and len(part.values) > 0 and part.values.dtype.kind != "f"
-            for whole, part in pairs
+            not isinstance(table, PackedTable) and high > low and table.dtype.kind != "f"
+            for table, low, high in zip(self._tables, cut.low, cut.high, strict=True)
         ]
-        # The host reads them after the rows have been computed, so that it does not wait twice.
-        searched = [part.values for (_, part), is_in in zip(pairs, is_searched, strict=True) if is_in]
-        queued = with_retry(Extents)(searched)
-        rows: DeviceRows = with_retry(self._step.rows)(tables, self._plan.kernels)
+
+        @with_retry
+        def attempt() -> tuple[Extents, DeviceRows]:
+            tables = self._parts(whole, cut, columns)
+            queued = Extents([table.values for table, is_in in zip(tables, is_searched, strict=True) if is_in])
+            # The iterator has the only reference to unpacked rows: their memory is free for the result.
+            tables.reverse()
+            rows = self._step.rows((tables.pop() for _ in range(len(tables))), self._plan.kernels)
+            return queued, rows
+
+        # The host reads extents after the rows have been computed, so that it does not wait twice.
+        queued, rows = attempt()
         found = iter(queued.read())
         extents = [
-            next(found) if is_in else known_extent(whole) for (whole, _), is_in in zip(pairs, is_searched, strict=True)
+            next(found) if is_in else known_extent(table)
+            for table, is_in in zip(self._tables, is_searched, strict=True)
         ]
         dtype = self._step.dtype_of(extents)
         if dtype.itemsize > self._step.dtype.itemsize:
@@ -729,17 +741,6 @@ class PiecesThroughDevice:
 def _is_too_large(error: BaseException) -> bool:
     """Whether a piece failed that may succeed in parts."""
     return isinstance(error, ResourceError) and not isinstance(error, DiskError)
-
-
-def _inside(tables: Sequence[Table], whole: RowRanges, cut: RowRanges) -> list[tuple[Table, int, int]]:
-    """Tables that have the rows of one cut, and where the rows of another one are in them."""
-    bounds = zip(tables, whole.low, cut.low, cut.high, strict=True)
-    return [(table, low - first, high - first) for table, first, low, high in bounds]
-
-
-def _part(table: Table, low: int, high: int) -> Table:
-    """Some rows of a table on the device."""
-    return replace(table, keys=_stacked([word[low:high] for word in table.keys]), values=table.values[low:high])
 
 
 def _stacked(words: Sequence[Any]) -> Any:

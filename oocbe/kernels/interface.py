@@ -175,8 +175,7 @@ class Backend(Protocol):
 
     def join_reduce(
         self,
-        outer: tuple[Keys, Values],
-        inner: tuple[Keys, Values],
+        tables: list[tuple[Keys, Values]],
         groups: MatchedGroups | None,
         plan: EliminationPlan,
         combination: int,
@@ -187,7 +186,8 @@ class Backend(Protocol):
 
         Both tables are sorted by the shared kept variables (most significant), then by their own variables; groups are
         those of the shared kept variables, with table 1 the outer one; a device finds them itself (None). Values have
-        one dtype.
+        one dtype. ``tables`` are the outer and the inner one; a device takes each out of the list when it no longer
+        needs the rows, so that their memory is free.
         Returns keys (plan.words, rows) and values, sorted by the shared kept variables, then the outer table's own,
         then the inner table's own.
         """

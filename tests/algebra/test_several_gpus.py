@@ -98,11 +98,11 @@ def test_rows_on_disk_are_those_of_one_gpu(at_work, tmp_path, chunk_rows):
 def test_a_gpu_that_runs_out_of_memory_leaves_its_pieces_to_others(at_work, monkeypatch, tmp_path, failing):
     attempt, count = PiecesThroughDevice._try, []
 
-    def fail(self, tables):
+    def fail(self, *piece):
         count.append(cupy().cuda.runtime.getDevice())
         if count[-1] == failing and len(count) > 6:
             raise ResourceError("device memory ran out")
-        return attempt(self, tables)
+        return attempt(self, *piece)
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", fail)
     tables = [in_memory(spec) for spec in SPECS]

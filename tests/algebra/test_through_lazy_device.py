@@ -184,11 +184,11 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
     first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
     attempt, refused = PiecesThroughDevice._try, []
 
-    def narrow(self, tables):
-        if sum(table.rows for table in tables) > 60:
+    def narrow(self, whole, cut, columns):
+        if cut.rows > 60:
             refused.append(1)
             raise ResourceError("no room")
-        return attempt(self, tables)
+        return attempt(self, whole, cut, columns)
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
     monkeypatch.setattr(gpu_streaming, "failed_allocations", lambda: len(refused))
@@ -206,12 +206,12 @@ def test_a_group_without_room_has_later_pieces_cut_in_few_parts(device, monkeypa
     first.values[0] = 1 << 20
     attempt, sizes, refused = PiecesThroughDevice._try, [], []
 
-    def narrow(self, tables):
-        sizes.append(sum(table.rows for table in tables))
-        if sizes[-1] > 15 and any((table.values == 1 << 20).any() for table in tables):
+    def narrow(self, whole, cut, columns):
+        sizes.append(cut.rows)
+        if cut.rows > 15 and any((table.values == 1 << 20).any() for table in self._parts(whole, cut, columns)):
             refused.append(1)
             raise ResourceError("no room")
-        return attempt(self, tables)
+        return attempt(self, whole, cut, columns)
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
     monkeypatch.setattr(gpu_streaming, "failed_allocations", lambda: len(refused))
@@ -248,8 +248,8 @@ def test_rows_that_stay_together_and_find_no_room_are_named(device, monkeypatch)
     first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
     taken = []
 
-    def refuse(self, tables):
-        taken.append(sum(table.rows for table in tables))
+    def refuse(self, whole, cut, columns):
+        taken.append(cut.rows)
         raise ResourceError("device memory ran out")
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
@@ -265,8 +265,8 @@ def test_a_full_disk_halves_no_piece(device, monkeypatch):
     first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
     attempts = []
 
-    def refuse(self, tables):
-        attempts.append(tables)
+    def refuse(self, *piece):
+        attempts.append(piece)
         raise DiskError("the disk is full")
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
@@ -294,10 +294,10 @@ def devices_at_work(monkeypatch, several, fails=lambda number, pieces: None):
     """Numbers of the devices of all pieces so far; ``fails`` gets the number of a piece's, and all, and may raise."""
     attempt, pieces = PiecesThroughDevice._try, []
 
-    def recorded(self, parts):
+    def recorded(self, *piece):
         pieces.append(several.number)
         fails(several.number, pieces)
-        return attempt(self, parts)
+        return attempt(self, *piece)
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", recorded)
     return pieces

@@ -198,9 +198,10 @@ class Step(ABC):
 
     @abstractmethod
     def rows(
-        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+        self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Keys and values of the result, of tables whose rows are where the kernels work."""
+        """Keys and values of the result, of tables whose rows are where the kernels work; those that come from an
+        iterator are released when they are no longer needed."""
 
     def table(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> Table:
         """The result where the kernels work; ValueRangeError if it has left the range of floats."""

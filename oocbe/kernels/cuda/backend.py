@@ -56,6 +56,6 @@ class CudaBackend:
     common_groups = staticmethod(with_retry(groups.common_groups))
     join_rows = staticmethod(with_retry(join_reduce.join_rows))
     reduce_groups = staticmethod(with_retry(reduce.reduce_groups))
-    join_reduce = staticmethod(with_retry(join_reduce.join_reduce))
+    join_reduce = staticmethod(join_reduce.join_reduce)
     drop_forbidden = staticmethod(with_retry(filters.drop_forbidden))
     eliminate_complete = staticmethod(with_retry(complete.eliminate_complete))

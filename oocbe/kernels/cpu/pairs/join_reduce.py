@@ -146,8 +146,7 @@ thread's buffers take some 70 bytes a row of the largest inner group."""
 
 
 def join_reduce(
-    outer: tuple[NDArray[np.uint64], NDArray[Any]],
-    inner: tuple[NDArray[np.uint64], NDArray[Any]],
+    tables: list[tuple[NDArray[np.uint64], NDArray[Any]]],
     groups: MatchedGroups | None,
     plan: EliminationPlan,
     combination: int,
@@ -156,6 +155,7 @@ def join_reduce(
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
     """Join and marginalise; see :meth:`oocbe.kernels.interface.Backend.join_reduce`."""
     assert groups is not None
+    outer, inner = tables
     keys, values = outer
     largest = int(groups.counts2.max()) if len(groups.counts2) else 0
     direct = plan.eliminated_bits <= DIRECT_BITS

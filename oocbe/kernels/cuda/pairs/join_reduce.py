@@ -27,6 +27,7 @@ from oocbe.kernels.cuda.packing.fields import packed_plans
 from oocbe.kernels.cuda.pairs.groups import find_partners, group_heads, starts_of
 from oocbe.kernels.cuda.pairs.selection import PRODUCTS, SHORT_COUNTS, UNITS, Marked, find_tiles, summed
 from oocbe.kernels.cuda.pairs.sort import sort_rows
+from oocbe.kernels.cuda.transfer.memory import with_retry
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 
 PAIR_THREADS = 128
@@ -165,8 +166,7 @@ LEAST_WIDTH, MOST_WIDTH = 4, 32
 
 
 def join_reduce(
-    outer: tuple[Any, Any],
-    inner: tuple[Any, Any],
+    tables: list[tuple[Any, Any]],
     groups: MatchedGroups | None,
     plan: EliminationPlan,
     combination: int,
@@ -174,16 +174,33 @@ def join_reduce(
     piece_rows: int | None = None,
 ) -> tuple[Any, Any]:
     """Join and marginalise; see :meth:`oocbe.kernels.interface.Backend.join_reduce`."""
-    dtype = outer[1].dtype
-    if not len(outer[1]) or not len(inner[1]):
-        return cupy().empty((plan.words, 0), dtype=np.uint64), cupy().empty(0, dtype=dtype)
+    if not all(len(values) for _, values in tables):
+        return cupy().empty((plan.words, 0), dtype=np.uint64), cupy().empty(0, dtype=tables[0][1].dtype)
     set_bits = 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
     dense = 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
-    shape = plan.words, set_bits, dense
-    outer_heads, inner_heads = group_heads((outer[0], plan.outer_run), (inner[0], plan.inner_rank))
-    outer_runs = find_runs(*outer, outer_heads, plan.outer_eliminated, plan.outer_move, *shape)
-    inner_runs = find_runs(*inner, inner_heads, plan.inner_eliminated, plan.inner_move, *shape)
-    kept = plan.kept
+    masks = plan.outer_run, plan.inner_rank
+    heads = with_retry(group_heads)(*((keys, mask) for (keys, _), mask in zip(tables, masks, strict=True)))
+    moves = (plan.outer_eliminated, plan.outer_move), (plan.inner_eliminated, plan.inner_move)
+    outer_runs, inner_runs = (
+        with_retry(find_runs)(*table, marked, *move, plan.words, set_bits, dense)
+        for table, marked, move in zip(tables, heads, moves, strict=True)
+    )
+    tables.clear()
+    return _join_runs(outer_runs, inner_runs, plan, set_bits, dense, int(combination), int(marginalisation))
+
+
+@with_retry
+def _join_runs(
+    outer_runs: Runs,
+    inner_runs: Runs,
+    plan: EliminationPlan,
+    set_bits: int,
+    dense: int,
+    combination: int,
+    marginalisation: int,
+) -> tuple[Any, Any]:
+    """The result rows of pairs of runs; arguments as for :func:`join_reduce` and :func:`find_runs`."""
+    kept, dtype = plan.kept, outer_runs.values.dtype
     outer_kept, inner_kept = (runs.keys[plan.words - len(kept) :] for runs in (outer_runs, inner_runs))
     heads = group_heads((outer_kept, kept), (inner_kept, kept))
     outer_starts, others = map(starts_of, heads)
@@ -199,7 +216,7 @@ def join_reduce(
     shared = inner_runs.as_argument(), outer_runs.as_argument(), pointers, tiles, unit_count, width
     definitions: dict[str, Definition] = {
         "TURNS": _turns(runs_a_group, dense * dtype.itemsize), "DENSE": dense, "SET_BITS": set_bits,
-        "VALUE": C_TYPES[dtype], "COMBINATION": int(combination), "MARGINALISATION": int(marginalisation),
+        "VALUE": C_TYPES[dtype], "COMBINATION": combination, "MARGINALISATION": marginalisation,
     }  # fmt: skip
     counts = cupy().empty(segment_count, dtype=np.uint32)
     launch(kernel("join_reduce", "count_pairs", **definitions), blocks, THREADS, *shared, counts)
