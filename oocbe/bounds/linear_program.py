@@ -49,8 +49,7 @@ class LinearProgram:
         removed: NDArray[np.uint8],
     ) -> None:
         self.rows: list[Row] = []
-        self._owner = owner
-        self._default = default
+        self._owner, self._default = owner, default
         self._is_column = np.ones(len(costs), dtype=bool)
         self._is_column[default] = False
         self._column = np.cumsum(self._is_column) - 1

@@ -341,11 +341,8 @@ class Relaxation:
         costly: CostlyTuples | None = None,
         record: Record | None = None,
     ) -> None:
-        self._problem = problem
-        self._record = record
-        self._forbidden = forbidden
-        self._fixed_point = fixed_point
-        self._base = base
+        self._problem, self._record, self._forbidden = problem, record, forbidden
+        self._fixed_point, self._base = fixed_point, base
         self._costly = costly or CostlyTuples()
         self._grid = problem.value_grid
         self.removed = forbidden.removed.copy()

@@ -116,13 +116,8 @@ class Race:
         dtype: np.dtype[Any] | None = None,
     ) -> None:
         self._problem, self._dtype = problem, dtype
-        self._semiring = semiring
-        self._dominance = dominance
-        self._run = run
-        self._engine = engine
-        self._bounds = bounds
-        self._tables = tables
-        self._forward = forward
+        self._semiring, self._dominance, self._run, self._engine = semiring, dominance, run, engine
+        self._bounds, self._tables, self._forward = bounds, tables, forward
         self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
         self._turn = 0
         self.attempts = 0

@@ -74,8 +74,7 @@ class _DimacsReader:
                 raise UnsupportedError(f"{text.path}, line {text.line(first)}: {extension} are not supported")
             else:
                 self._tokens += range(first, past)
-        self._weighted = weighted
-        self._has_weights = weighted
+        self._weighted = self._has_weights = weighted
         self.top: int | None = None
         self._next = 0
 

@@ -95,8 +95,7 @@ class _Relation:
 
 class _FrodoReader:
     def __init__(self, text: Text, root: Element) -> None:
-        self._text = text
-        self._root = root
+        self._text, self._root = text, root
         self._presentation = root.needed("presentation")
         self._is_max = self._presentation.attributes.get("maximize", "false") == "true"
         kind = self._presentation.attributes.get("type", "")

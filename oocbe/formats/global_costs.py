@@ -224,12 +224,9 @@ class GlobalReader:
         has_negative_costs: bool = False,
         labels: Sequence[Sequence[str] | None] = (),
     ) -> None:
-        self._text = text
-        self._labels = labels
-        self.scope = scope
+        self._text, self._labels, self.scope = text, labels, scope
         self.sizes = [whole.sizes[v] for v in scope]
-        self.whole = whole
-        self.unit = unit
+        self.whole, self.unit = whole, unit
         self.least_cost = None if has_negative_costs else 0
         self.keyword = text.word(cursor, "a keyword")
         self.line = text.line(cursor)

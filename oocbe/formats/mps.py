@@ -102,8 +102,7 @@ def _lines(text: Text) -> Iterator[tuple[int, bytes]]:
 
 class _Reader:
     def __init__(self, text: Text, fields_of: Callable[[bytes], list[bytes]]) -> None:
-        self._text = text
-        self._fields_of = fields_of
+        self._text, self._fields_of = text, fields_of
         self.number = 0
         self._name = text.stem
         self._maximises = False

@@ -227,8 +227,7 @@ class _Table:
 
 class _XcspReader:
     def __init__(self, text: Text, root: Element, is_whole: bool) -> None:
-        self._text = text
-        self._root = root
+        self._text, self._root = text, root
         self._variables = Variables()
         self._relations = Relations(self._variables, is_whole=is_whole)
         self._rest = 0

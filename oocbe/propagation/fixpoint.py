@@ -86,9 +86,7 @@ class Network:
         self.domains = Domains.of_sizes(self.problem.sizes)
         self.propagators: list[Propagator] = []
         self.is_infeasible = False
-        self._bit_set_bytes = bit_set_bytes
-        self._bit_set_rows = bit_set_rows
-        self._batch_rows = batch_rows
+        self._bit_set_bytes, self._bit_set_rows, self._batch_rows = bit_set_bytes, bit_set_rows, batch_rows
         self._batch: list[TableRows] = []
         # Tables that a device propagates together, where it pays for all of them.
         feasible = [c.tuples for c in self.problem.constraints if c.allowed]

@@ -38,8 +38,7 @@ class Region:
     """
 
     def __init__(self, memory: Bytes, give_up: Callable[[], None]) -> None:
-        self.memory = memory
-        self._give_up = give_up
+        self.memory, self._give_up = memory, give_up
         self._free = [(0, len(memory))]  # in order, never side by side
         self._lock = threading.RLock()
         # Arrays may be deleted at any moment, also within these methods: their stretches are queued here.

@@ -221,9 +221,7 @@ class BoundedSolve(SubSolver):
         self.mini_buckets = MiniBucketRounds(problem, options, known)
         self._incumbents = IncumbentSearch(problem, options, known)
         self._problem, self._options = problem, options
-        self._engine = engine
-        self._run = run
-        self._start = start
+        self._engine, self._run, self._start = engine, run, start
         self._given: list[int] | None = None
         if is_order_file(options.order):
             self._given = read_order(problem, options.order)

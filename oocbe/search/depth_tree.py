@@ -463,8 +463,7 @@ class Shared:
         self.tables, self.linear, self.memory = tables, linear, memory
         self.changed = Condition()
         self.open = OpenNodes()
-        self.root = root
-        self.upper = upper
+        self.root, self.upper = root, upper
         self.found: tuple[int | float, tuple[int, ...]] | None = None
         self.wanted = np.full(len(tables.problem.sizes), -1, dtype=np.int64)
         self.nodes = self.restored = self.kept_bytes = self.waiting = 0

@@ -27,9 +27,7 @@ class DiskBudget:
     """
 
     def __init__(self, folder: Path, limit: int | None = None, is_scratch: bool = False) -> None:
-        self.folder = folder
-        self.limit = limit
-        self.is_scratch = is_scratch
+        self.folder, self.limit, self.is_scratch = folder, limit, is_scratch
         self.used = 0
         self._lock = RLock()  # a file's finaliser may return its bytes at any moment, also inside take
 

@@ -318,8 +318,7 @@ class TableWriter(FolderWriter):
         super().__init__(path, form, **settings)
         check_kind(layout, Layout, "a Layout")
         check_kind(semiring, Semiring, "a Semiring")
-        self.layout = layout
-        self.semiring = semiring
+        self.layout, self.semiring = layout, semiring
         if not (known := [own for own in VALUE_DTYPES if own == dtype]):
             given = getattr(dtype, "__name__", dtype)
             raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {given}")

@@ -423,10 +423,7 @@ class CompleteBucket:
     ) -> None:
         self._axes = (*separator, *eliminated)
         self._eliminated = len(eliminated)
-        self._sizes = sizes
-        self._semiring = semiring
-        self._dtype = dtype
-        self._kernels = kernels
+        self._sizes, self._semiring, self._dtype, self._kernels = sizes, semiring, dtype, kernels
 
     @property
     def joined_cells(self) -> int:

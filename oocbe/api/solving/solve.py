@@ -173,9 +173,7 @@ class History:
     """
 
     def __init__(self, target: Observer | None, begin: float, problem: Problem) -> None:
-        self._target = target
-        self._begin = begin
-        self._problem = problem
+        self._target, self._begin, self._problem = target, begin, problem
         self._bound: Number = None
         self._value: Number = None
         self._assignment: tuple[int, ...] | None = None

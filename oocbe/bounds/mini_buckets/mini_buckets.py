@@ -263,9 +263,7 @@ class MiniBuckets:
         seed: int = 0,
         tables: str = INCOMPLETE,
     ) -> None:
-        self._prepared = prepared
-        self._z = z
-        self._store = store
+        self._prepared, self._z, self._store = prepared, z, store
         self._by_content = partition == "content"
         self._seed = seed
         form = INCOMPLETE if self._by_content else tables

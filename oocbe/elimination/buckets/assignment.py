@@ -43,8 +43,7 @@ class Recomputation:
     """
 
     def __init__(self, prepared: Prepared, buckets: Sequence[Bucket]) -> None:
-        self._prepared = prepared
-        self._buckets = buckets
+        self._prepared, self._buckets = prepared, buckets
         self._maker: dict[int, Bucket] = {}
 
     def made(self, message: Message, bucket: Bucket) -> None:
@@ -227,8 +226,7 @@ class _Shares:
         self._deadline = deadline
         self._semiring = prepared.semiring
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
-        self._consumption = consumption
-        self._room = room
+        self._consumption, self._room = consumption, room
 
     def of(self, bucket: Bucket, chosen: dict[int, int], own: int | float) -> tuple[int | float | None, list[int]]:
         """Value of a bucket under an assignment of its variables, and the consumption of each message's selected row.

@@ -89,9 +89,7 @@ class CompleteMessages:
     """
 
     def __init__(self, prepared: Prepared, store: MessageStore, engine: BucketEngine, tables: str) -> None:
-        self._prepared = prepared
-        self._store = store
-        self._engine = engine
+        self._prepared, self._store, self._engine = prepared, store, engine
         self.tables = checked_tables(prepared.problem, prepared.semiring, prepared.dtype, tables)
 
     def expected_rows(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> float:
@@ -295,9 +293,7 @@ class MessageMaker:
         bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
     ) -> None:
-        self._prepared = prepared
-        self._store = store
-        self._row_cap = row_cap
+        self._prepared, self._store, self._row_cap = prepared, store, row_cap
         self._step_limit = NO_LIMIT if row_cap is None else row_cap * tuning().steps_a_row
         self._engine = engine or BucketEngine("cpu")
         self._device = self._engine.device(lambda: store.left_on_device)

@@ -155,8 +155,7 @@ class BucketRows:
     """Evaluates rows of a finished pass's bucket; ``cache``: of chunks on disk, read where rows are; None: small."""
 
     def __init__(self, prepared: Prepared, bucket: Bucket, cache: ChunkCache | None = None) -> None:
-        self._prepared = prepared
-        self._bucket = bucket
+        self._prepared, self._bucket = prepared, bucket
         cache = cache or ChunkCache(tuning().buffered_bytes)
         self._tables: list[SortedRows] = [m.sorted_rows(cache) for m in bucket.messages]
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)

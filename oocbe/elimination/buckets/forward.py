@@ -58,9 +58,7 @@ class RowCapError(LimitError):
 
     def __init__(self, position: int, rows_before: int, cap: int) -> None:
         super().__init__(f"bucket {position + 1}: more than {cap:,} rows")
-        self.position = position
-        self.rows_before = rows_before
-        self.cap = cap
+        self.position, self.rows_before, self.cap = position, rows_before, cap
 
 
 class Forward:
@@ -88,8 +86,7 @@ class Forward:
         bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
     ) -> None:
-        self._prepared = prepared
-        self._store = store
+        self._prepared, self._store = prepared, store
         self._maker = self.maker(prepared, dominance, store, row_cap, engine, bounds, tables)
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:

@@ -129,12 +129,8 @@ class ProgramBuilder:
         keeps_staircase: bool = False,
     ) -> None:
         self._bits = [bits_for(size) for size in sizes]
-        self._sizes = sizes
-        self._constraints = constraints
-        self._functions = functions
-        self._semiring = semiring
-        self._consumption = consumption
-        self._keeps_staircase = keeps_staircase
+        self._sizes, self._constraints, self._functions = sizes, constraints, functions
+        self._semiring, self._consumption, self._keeps_staircase = semiring, consumption, keeps_staircase
 
     def for_factors(
         self, constraints: Sequence[PackedFactor], functions: Sequence[PackedFactor]

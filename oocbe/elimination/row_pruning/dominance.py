@@ -68,9 +68,7 @@ class SubstitutionDominance:
         margin: float = 0,
         consumption: Consumption | None = None,
     ) -> None:
-        self._sizes = sizes
-        self._margin = margin
-        self._consumption = consumption
+        self._sizes, self._margin, self._consumption = sizes, margin, consumption
         self.sign = 1 if semiring.marginalisation is Marginalisation.MIN else -1
         integral = functions.entries.dtype.kind == "i"
         self._dtype = np.dtype(np.int64 if integral else np.float64)

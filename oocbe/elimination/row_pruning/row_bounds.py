@@ -388,12 +388,9 @@ class BoundSource:
         terms: BoundTerms,
         removed: NDArray[np.uint8],
     ) -> None:
-        self.name = name
-        self.why = why
+        self.name, self.why = name, why
         self.assignment: tuple[int, ...] | None = None
-        self.terms = terms
-        self.removed = removed
-        self.fixed_point = fixed_point
+        self.terms, self.removed, self.fixed_point = terms, removed, fixed_point
         self._sizes = problem.sizes
         self._first = starts_of(problem.sizes)
         self._grid, self._is_integral = problem.value_grid, problem.is_integral

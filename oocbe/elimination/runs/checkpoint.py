@@ -51,13 +51,9 @@ class OrderCheckpoint:
         chunk_rows: int,
         damaged: Callable[[str], None],
     ) -> None:
-        self.folder = folder
-        self.budget = budget
+        self.folder, self.budget = folder, budget
         self.found = 0
-        self._run = run
-        self._semiring = semiring
-        self._chunk_rows = chunk_rows
-        self._damaged = damaged
+        self._run, self._semiring, self._chunk_rows, self._damaged = run, semiring, chunk_rows, damaged
 
     @staticmethod
     def embeds(nbytes: int) -> bool:

@@ -52,8 +52,7 @@ class Run:
     known: dict[str, Any] | None = None
 
     def __init__(self, problem: Problem, options: SolveOptions) -> None:
-        self._problem = problem
-        self._options = options
+        self._problem, self._options = problem, options
         self.memory = 0
         self.notes: list[str] = []
 
