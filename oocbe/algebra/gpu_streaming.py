@@ -745,9 +745,7 @@ def _is_too_large(error: BaseException) -> bool:
 
 def _stacked(words: Sequence[Any]) -> Any:
     """Key words as one array (words, rows) on the device."""
-    if len(words) == 1:
-        return words[0][np.newaxis]
-    return cupy().stack(words)
+    return words[0][np.newaxis] if len(words) == 1 else cupy().stack(words)
 
 
 def known_extent(table: Streamable) -> NDArray[Any]:

@@ -200,9 +200,7 @@ class Text:
 
     def line(self, token: int) -> int:
         """1-based line of a token; past the last one, the last line that has any."""
-        if len(self) == 0:
-            return 1
-        return self.line_of(self.span(min(token, len(self) - 1))[0])
+        return 1 if len(self) == 0 else self.line_of(self.span(min(token, len(self) - 1))[0])
 
     def line_of(self, offset: int) -> int:
         """1-based line of a byte; only lines of its window are counted for it."""

@@ -44,9 +44,7 @@ class YamlNode:
 
     def shown(self) -> str:
         """Its kind, for messages."""
-        if self.kind != "value":
-            return f"a {self.kind}"
-        return shown(self.text)
+        return f"a {self.kind}" if self.kind != "value" else shown(self.text)
 
     @property
     def scalar(self) -> Scalar:

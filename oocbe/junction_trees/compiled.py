@@ -230,9 +230,7 @@ class TreeShape:
 
 
 def _indices(of: Collection[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    if isinstance(of, np.ndarray):
-        return of
-    return np.fromiter(of, dtype=np.int64, count=len(of))
+    return of if isinstance(of, np.ndarray) else np.fromiter(of, dtype=np.int64, count=len(of))
 
 
 LEAST_WEIGHT = 2.0**-600

@@ -332,9 +332,7 @@ def finite(model: Model) -> Problem:
         if isinstance(model, Problem | Dcop) or (isinstance(model, CompactProblem) and model.left_out):
             raise
         found = propagate(model)
-        if found.reduced is None:
-            return _infeasible(model)
-        return as_problem(found.reduced)
+        return _infeasible(model) if found.reduced is None else as_problem(found.reduced)
 
 
 def _infeasible(model: LinearSystem | CompactProblem) -> Problem:

@@ -150,9 +150,7 @@ class Deadline:
     @property
     def remaining(self) -> float:
         """Seconds left, at least 0; infinite without a limit."""
-        if self.is_requested:
-            return 0.0
-        return max(0.0, self.end - time.monotonic())
+        return 0.0 if self.is_requested else max(0.0, self.end - time.monotonic())
 
     @property
     def passed(self) -> bool:
