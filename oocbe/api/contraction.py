@@ -473,6 +473,5 @@ def _steps_along_order(expression: EinsumExpression) -> list[Positions]:
                 break
             one, two = sorted(sorted(having, key=lambda i: _cells_of(left[i], expression.sizes))[:2])
             steps.append((one, two))
-            inputs = (left.pop(two), left.pop(one))
-            left.append(_kept(inputs, left, expression.output))
+            left.append(_kept((left.pop(two), left.pop(one)), left, expression.output))
     return steps

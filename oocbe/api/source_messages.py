@@ -393,7 +393,6 @@ def reduced(
 
     while ears := [(ear, to) for ear in left if (to := receiver(ear)) is not None]:
         ear, to = min(ears, key=lambda pair: pair[0].rows)  # it may drop rows of larger ones
-        message = read(ear, readings.index(ear), to)
-        to.messages.append(message)
+        to.messages.append(read(ear, readings.index(ear), to))
         left.remove(ear)
     return [read(reading, readings.index(reading), None) for reading in left]

@@ -219,8 +219,7 @@ def propagated(
         low, high = forbidden.first[v : v + 2].tolist()
         left = low + np.flatnonzero(removed[low:high] == 0)
         # Literals in conflict with every remaining value of the variable.
-        excludes = forbidden.pairs[left].all(axis=0)
-        fresh = np.flatnonzero(excludes & (removed == 0))
+        fresh = np.flatnonzero(forbidden.pairs[left].all(axis=0) & (removed == 0))
         removed[fresh] = 1
         changed.update(dict.fromkeys(forbidden.owner[fresh].tolist()))
     return removed

@@ -119,8 +119,7 @@ class Race:
         self._semiring, self._dominance, self._run, self._engine = semiring, dominance, run, engine
         self._bounds, self._tables, self._forward = bounds, tables, forward
         self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
-        self._turn = 0
-        self.attempts = 0
+        self._turn = self.attempts = 0
         self.winner: RaceWinner | None = None
 
     def rounds(self) -> Iterator[Attempt]:

@@ -279,8 +279,7 @@ def clique(reader: GlobalReader) -> None:
     """``clique``: at most one of the variables has one of its values."""
     if reader.integer("how many variables may have their values") != 1:
         raise reader.unsupported("is supported with 1 only, as in toulbar2, which reads any number as 1")
-    own = [reader.values() for _ in reader.scope]
-    _at_most_one(reader, own)
+    _at_most_one(reader, [reader.values() for _ in reader.scope])
 
 
 def _at_most_one(reader: GlobalReader, chosen: list[set[int]]) -> None:

@@ -174,8 +174,7 @@ class _OpbReader:
                 self._violable(terms, right, weight, ".below" if relation == "=" else "")
             return
         low = -math.inf if relation == "<=" else right
-        high = math.inf if relation == ">=" else right
-        self._rows.append((terms, low, high))
+        self._rows.append((terms, low, math.inf if relation == ">=" else right))
         self._row_names.append(f"constraint {self._constraints}")
 
     def _weight(self) -> int:

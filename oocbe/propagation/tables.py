@@ -232,8 +232,7 @@ def codes_of(tuples: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
     dtype = np.min_scalar_type(max(sizes, default=0))
     codes = tuples.astype(dtype)
     if tuples.size and tuples.min() == ANY:
-        limits = np.array(sizes, dtype=dtype)
-        np.copyto(codes, limits, where=tuples == ANY)
+        np.copyto(codes, np.array(sizes, dtype=dtype), where=tuples == ANY)
     return codes
 
 

@@ -43,8 +43,7 @@ class Region:
         self._lock = threading.RLock()
         # Arrays may be deleted at any moment, also within these methods: their stretches are queued here.
         self._returned: deque[tuple[int, int]] = deque()
-        self._is_collecting = False
-        self._is_closed = False
+        self._is_collecting = self._is_closed = False
 
     def take(self, nbytes: int) -> Bytes | None:
         """An uninitialised array of ``nbytes`` from the smallest fitting stretch; None without, or once closed."""

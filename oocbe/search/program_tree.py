@@ -90,8 +90,7 @@ class ProgramTree(SubSolver):
     def _step(self, seconds: float, deadline: Deadline) -> None:
         """Process one node."""
         node = self._open[-1]
-        children = self._children(node, deadline)
-        self._open[-1:] = children
+        self._open[-1:] = self._children(node, deadline)
         self.nodes += 1
         self._prove(min((node.bound for node in self._open), default=self._known.upper_bound), WHY)
         self.is_over = self._known.is_closed

@@ -171,8 +171,7 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
         before = record.last_key
         arrays = arrays_of(layout_of(own), np.dtype(own["dtype"]), limbs=own.get("limbs", 0))
         check_files(path, part, arrays, record.rows, own["chunk_rows"])
-        rendered = part.render()
-        whole.files[f"{record.name}/{MANIFEST_NAME}"] = FileRecord.of(rendered)
+        whole.files[f"{record.name}/{MANIFEST_NAME}"] = FileRecord.of(part.render())
         whole.files |= {f"{record.name}/{name}": file for name, file in part.files.items()}
         whole.first_keys += part.first_keys
         whole.last_keys += part.last_keys

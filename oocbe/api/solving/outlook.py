@@ -55,8 +55,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(target.semiring)
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
         stack = stack.then(found)
-    summaries = (stack.summary, preparation.summary)
-    propagation = "; ".join(filter(None, summaries))
+    propagation = "; ".join(filter(None, (stack.summary, preparation.summary)))
     plan = replace(make_plan(stack.problem, options), propagation=propagation, presolve=stack.steps)
     if not is_bounded or sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan

@@ -181,8 +181,7 @@ class History:
         self._read_before = read_by_workers()
         self._known: list[KnownAt] = []
         self._buckets: list[BucketDone] = []
-        self._width = 0
-        self._orders = 0
+        self._width = self._orders = 0
 
     def order_chosen(self, choice: OrderChoice) -> None:
         """Record the width of an order that is likely to be used."""

@@ -207,8 +207,7 @@ def largest_fitting(
 
     width : induced width of the order; beyond ``width + 1`` no bucket is split. bytes_of : predicts a shape's bytes.
     """
-    least = max((len(s) for s in scopes), default=1)
-    best = max(1, least)
+    best = max([1, *map(len, scopes)])
     for z in range(best, max(best, width + 1) + 1):
         shape = shape_of(scopes, order, z)
         if bytes_of(shape) > budget:

@@ -151,8 +151,7 @@ class CompleteMessages:
 
     def _received(self, message: Message, for_device: bool) -> BucketFunction:
         table = message.complete(self._prepared.dtype, for_device)
-        scope = tuple(reversed(message.scope))
-        return BucketFunction(scope, table.values, table.steps)
+        return BucketFunction(tuple(reversed(message.scope)), table.values, table.steps)
 
     def factors(self, functions: Sequence[PackedFactor], constraints: Sequence[PackedFactor]) -> list[BucketFunction]:
         """Packed functions and constraints, merged if they have the same variables."""

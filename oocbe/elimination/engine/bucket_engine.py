@@ -320,8 +320,7 @@ def _blocks(items: Frontier, table: int, block_rows: int, most: int) -> list[tup
     work = np.cumsum(items.high[:, table] - items.low[:, table])
     block = work // max(1, block_rows, int(work[-1]) // most)
     cuts = np.flatnonzero(np.diff(block)) + 1
-    bounds = [0, *cuts.tolist(), count]
-    return list(itertools.pairwise(bounds))
+    return list(itertools.pairwise([0, *cuts.tolist(), count]))
 
 
 def streams_for(streams: int | None) -> int:

@@ -90,8 +90,7 @@ class BucketJoin:
 
     def with_every_value(self, variable: int, size: int) -> BucketJoin:
         """This join with an additional neutral table over the eliminated variable and another one."""
-        sizes = (self.scope.size, size)
-        layout = Layout(("eliminated", "enumerated"), sizes)
+        layout = Layout(("eliminated", "enumerated"), (self.scope.size, size))
         tuples = np.indices((size, self.scope.size)).reshape(2, -1)[::-1].T
         values = np.full(len(tuples), self.semiring.one, dtype=self.dtype)
         table = Table(layout, layout.pack(tuples), values, self.semiring, is_sorted=True)

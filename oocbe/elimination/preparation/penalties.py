@@ -200,8 +200,7 @@ def _forbidden(
         if not is_refused and (p.penalties > 0).any():
             by_arity.setdefault(len(p.function.scope), []).append(p)
     for group in looked(by_arity.values()):
-        tables = [(p.function.scope, p.function.tuples) for p in group]
-        slots = slots_of(tables, start)
+        slots = slots_of([(p.function.scope, p.function.tuples) for p in group], start)
         variables = np.searchsorted(start, slots, side="right") - 1
         penalties = np.concatenate([p.penalties for p in group])
         rise = (least[variables] - alone[slots]).min(axis=1)

@@ -94,8 +94,7 @@ class SubstitutionDominance:
         uses: list[list[tuple[int, int]]] = [[] for _ in self._sizes]
         matrices: list[NDArray[Any]] = []
         known: dict[object, int] = {}
-        end = 0
-        factor = 0
+        end = factor = 0
         for pool, is_hard in ((constraints, True), (functions, False)):
             for packed in pool.factors:
                 entries = pool.entries[packed.offset : packed.offset + (1 << packed.bits)]

@@ -467,8 +467,7 @@ class BoundSource:
         """A scaled bound as a value, rounded up to the next value that the problem can take."""
         if not self.fixed_point.is_integral:
             return bound / float(self.fixed_point.scale) - self.margin
-        scale = int(self.fixed_point.scale)
-        return self._grid.round_up(-(-bound // scale))
+        return self._grid.round_up(-(-bound // int(self.fixed_point.scale)))
 
     def _least_of_each(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """Least sum over each variable's remaining values (over all values if none remains)."""

@@ -82,8 +82,7 @@ class StartedWorkers(ABC):
     def submit(self, name: str, work: Callable[[Argument], Result], argument: Argument) -> Future[Result]:
         """Have a function called by a worker; see :class:`oocbe.execution.cluster.workers.Workers`."""
         if self._dask is None:
-            client = self._start(self._stack)
-            self._dask = DaskWorkers(client, self.memory)
+            self._dask = DaskWorkers(self._start(self._stack), self.memory)
             self._stack.callback(self._dask.close)
         return self._dask.submit(name, work, argument)
 

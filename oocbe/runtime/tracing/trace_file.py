@@ -162,8 +162,7 @@ def read_trace(path: str | Path) -> Trace:
     trace = Trace(Path(path))
     for number, line in _lines(trace.path):
         try:
-            event = json.loads(line.rstrip(b",\n"))
-            _take(trace, event)
+            _take(trace, json.loads(line.rstrip(b",\n")))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             if number > 2 and not line.endswith(b"\n"):
                 break  # cut short
