@@ -239,6 +239,14 @@ def test_solutions_are_those_of_brute_force(name: str) -> None:
         assert solver.count() == len(ties)
 
 
+def test_an_index_with_loose_bounds_stays_within_its_array() -> None:
+    after = cp.intvar(0, 3, shape=3)
+    constraint = cp.Circuit(*after, cp.NValue(after[:2]))  # 1 or 2; its decomposition has bounds 0 and 4
+    scope, expected = solutions_of(constraint)
+    assert expected
+    assert set(listed_by(cp.Model(constraint), scope)) == expected
+
+
 def test_random_models_have_ortools_optima(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(1)
     for number in range(12):
