@@ -215,6 +215,11 @@ class Text:
         """The error to raise where a token that exists is not what it should be."""
         return self.error(token, f"found {self.shown(token)}, expected {what}")
 
+    def no_integer(self, what: str, token: int) -> FormatError:
+        """The error to raise where a token that exists is no integer of 64 bits."""
+        is_large = self.raw(token).lstrip(b"+-").isdigit()
+        return self.expected(f"{what}, an integer{' of 64 bits' if is_large else ''}", token)
+
     def raw(self, token: int) -> bytes:
         """Bytes of a token that exists."""
         start, end = self.span(token)
@@ -249,7 +254,7 @@ class Text:
         window = self._at(token)
         values, good = window.integers
         if not good[token - window.first]:
-            raise self.expected(f"{what}, an integer", token)
+            raise self.no_integer(what, token)
         value = int(values[token - window.first])
         if (low is not None and value < low) or (high is not None and value > high):
             if high is None:
@@ -269,8 +274,7 @@ class Text:
             begin, end = past - window.first, min(first + count, window.past) - window.first
             values, good = window.integers[0][begin:end], window.integers[1][begin:end]
             if not good.all():
-                bad = past + int(np.argmin(good))
-                raise self.expected(f"{what}, an integer", bad)
+                raise self.no_integer(what, past + int(np.argmin(good)))
             if len(values) == count:
                 return values
             found = np.empty(count, dtype=np.int64) if found is None else found
