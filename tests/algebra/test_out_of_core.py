@@ -17,13 +17,14 @@ import pytest
 from oocbe.algebra import gpu_streaming
 from oocbe.algebra.elimination import JoinElimination, PreparedElimination
 from oocbe.algebra.gpu_streaming import DevicePlan, PiecesThroughDevice
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.operators import join_maximise, join_sum, maximise, planned, step_of
 from oocbe.algebra.out_of_core import context
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget
 from oocbe.execution.pipeline import run_in_order
-from oocbe.kernels import backend_for
+from oocbe.kernels import backend_for, choice
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.tables.disk import hooked
@@ -216,6 +217,23 @@ class TestRefusals:
             with pytest.raises(DiskError, match="nowhere; make it"):
                 call(table, [], **settings, piece_rows=5)
         assert not list(folder.iterdir())
+
+
+def test_pieces_too_small_for_a_device_take_the_kernels_of_the_cpu_by_default(tmp_path, monkeypatch):
+    device = SimpleNamespace(name="cuda")
+    monkeypatch.setattr(choice, "cuda_works", lambda wanted: True)
+    monkeypatch.setattr(choice, "_cuda", lambda: device)
+
+    def kernels(backend, rows, cost):
+        settings = Execution(tmp_path / "out", memory=1 << 26, scratch=tmp_path, streams=2, backend=backend)
+        place = context.ExecutionContext.of(settings, SimpleNamespace(rows=10**6))
+        assert place.kernels is device
+        return place.suited_to([SimpleNamespace(rows=rows, cost=cost, in_order=False)]).kernels
+
+    assert kernels("auto", 10**6, 16) is device
+    assert kernels("auto", 10**6, 1600).name == "cpu"
+    assert kernels("auto", 100, 16).name == "cpu"
+    assert kernels("cuda", 10**6, 1600) is device
 
 
 def test_what_the_device_has_no_room_for_goes_another_way_and_a_full_disk_ends_the_run(tmp_path, monkeypatch):

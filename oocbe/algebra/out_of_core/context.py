@@ -83,7 +83,7 @@ class ExecutionContext:
         """A context of some memory, with a folder for scratch files; the others as for the operators."""
         many = max(2, min(tuning().operator_streams, thread_count())) if streams is None else streams
         space = MemoryPlan(budget, DiskBudget(folder), many, piece_rows)
-        return cls(kernels, space, settings=Execution(streams=streams)).fresh()
+        return cls(kernels, space, settings=Execution(streams=streams, backend=kernels)).fresh()
 
     def fresh(self, space: MemoryPlan | None = None) -> ExecutionContext:
         """A context with the same kernels, buffers of its own, and possibly another space."""
@@ -91,11 +91,16 @@ class ExecutionContext:
         return replace(self, space=space, buffers=[Buffers() for _ in range(space.streams)])
 
     def suited_to(self, inputs: Sequence[JoinInput]) -> ExecutionContext:
-        """The context for some inputs: with few streams if their rows are sorted beyond memory, by default.
+        """The context for some inputs, by default: the CPU's kernels for pieces too small for a device, and few streams
+        if rows are sorted beyond memory.
 
         Each piece reads a slice of each sorted run. Streams share the memory, so twice as many streams halve runs and
         pieces, and take four times as many reads.
         """
+        rows, nbytes = sum(each.rows for each in inputs), sum(each.rows * each.cost for each in inputs)
+        most = rows * self.space.piece_bytes // max(nbytes, self.space.piece_bytes)
+        if self.kernels.name == "cuda" and (kernels := backend_for(most, self.settings.backend)).name != "cuda":
+            return replace(self, kernels=kernels).suited_to(inputs)
         unordered = sum(ordered.rows * ordered.cost for ordered in inputs if not ordered.in_order)
         if self.settings.streams is not None or unordered <= self.space.budget.limit:
             return self
