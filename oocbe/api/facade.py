@@ -261,17 +261,21 @@ def settings_from(
     return (SolveOptions.from_environment() if options is None else options).replaced(overrides)
 
 
-def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
+def load_problem(problem: object, evidence: Evidence | None = None) -> Problem:
     """The problem, read if a path is given, and propagated if its domains are infinite otherwise.
 
     Raises UsageError: it is neither a problem, a path nor a network, or evidence that does not match the problem.
     Errors of :func:`oocbe.read`.
     """
+    from oocbe.model.problem import Problem
+
     if isinstance(problem, str | Path):
         return read_finite(problem, None, evidence)
-    from oocbe.formats.networks import problem_of
+    if not isinstance(problem, Problem):
+        from oocbe.formats.networks import problem_of  # loaded late: problems do not need it
 
-    return finite_problem(problem_of(problem), "", evidence)
+        problem = problem_of(problem)
+    return finite_problem(problem, "", evidence)
 
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:

@@ -43,7 +43,7 @@ from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.kernels.cpu.buckets.outside_terms import HARD, SOFT
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import MOST_AXES, distinct_values
 from oocbe.model.semiring import MIN_SUM
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, current_flag, looked
@@ -95,7 +95,7 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
         values, permitted = f.to_array(sizes)
         if limits:
             permitted = permitted & (values < limits[number])
-        is_constant = len(np.unique(values[permitted])) == 1
+        is_constant = len(distinct_values(values[permitted])) == 1
         if is_constant and (permitted.all() or not with_constraints):
             skipped.append(number)  # its minimum is exact, apart from forbidden tuples
             continue

@@ -37,6 +37,7 @@ from oocbe.bounds.row_tables import MOST_CELLS, ScopeTable, ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import distinct_values
 from oocbe.runtime.deadline import check_deadline, looked
 
 ROOM = 256
@@ -96,7 +97,7 @@ def violated_cliques(
 
 def _members(sets: NDArray[np.uint64]) -> set[tuple[int, ...]]:
     """Distinct bit sets as tuples of their elements, ascending."""
-    bits = np.unpackbits(np.unique(sets, axis=0).view(np.uint8), axis=1, bitorder="little")
+    bits = np.unpackbits(distinct_values(sets, axis=0).view(np.uint8), axis=1, bitorder="little")
     return {tuple(np.flatnonzero(row).tolist()) for row in bits}
 
 
@@ -194,7 +195,7 @@ def _ties(
     """Functions between clique variables and the variables of their members, and the domain sizes of the former."""
     count, sizes, ties = len(start) - 1, [], []
     for number, members in enumerate(cliques):
-        scope = np.unique(owner[members]).tolist()
+        scope = sorted(set(owner[members].tolist()))
         sizes.append(len(scope))
         for place, v in enumerate(scope):
             is_member = np.zeros(int(start[v + 1] - start[v]), dtype=bool)

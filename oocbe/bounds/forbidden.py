@@ -31,7 +31,7 @@ from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import MOST_AXES, distinct_values
 from oocbe.runtime.deadline import check_deadline, looked
 
 
@@ -252,7 +252,7 @@ def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDA
     keep = ~removed[sets].any(axis=1)
     for one, other in itertools.combinations(range(sets.shape[1]), 2):
         keep &= ~pairs[sets[:, one], sets[:, other]]
-    return np.unique(np.sort(sets[keep], axis=1), axis=0)
+    return distinct_values(np.sort(sets[keep], axis=1), axis=0)
 
 
 def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:

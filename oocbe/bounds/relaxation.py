@@ -96,7 +96,7 @@ class LocalCuts:
         self._random = np.random.default_rng(seed)
         self._is_bound: NDArray[np.bool_] = np.asarray(forbidden.between.any(axis=1))
         for sets in self._sets:
-            self._is_bound[np.unique(sets)] = True
+            self._is_bound[sets] = True
         self._is_bound |= (self._use > 0).any(axis=0)
         self._place = np.full(len(forbidden.owner), -1, dtype=np.int64)
         self._flat = _flat(self._sets, len(forbidden.owner))

@@ -26,7 +26,7 @@ from oocbe.bounds.bound_tree import NEVER, SCALE, BoundNode, BoundSearch, BoundT
 from oocbe.bounds.forbidden import Row as LinearRow
 from oocbe.certificates.cutting_planes import Line
 from oocbe.certificates.opb import PseudoBooleanFormula, Row
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import MOST_AXES, distinct_values
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, check_deadline, suppressed_limit
 
@@ -194,10 +194,10 @@ def _chosen(parts: dict[Row, ScopeCosts], sizes: Sequence[int], most: float, cap
         dear = np.array([weight[scope] for scope in left])[of]
         while len(own):
             check_deadline()
-            degree, known = np.bincount(own, dear), np.unique(own)
+            degree, known = np.bincount(own, dear), distinct_values(own)
             out = known[np.argsort(degree[known], kind="stable")[: max(1, len(known) // 20)]]
             is_left[of[np.isin(own, out)]] = False
-            order = [*(left[i] for i in np.unique(of[~is_left[of]])), *order]
+            order = [*(left[i] for i in distinct_values(of[~is_left[of]])), *order]
             own, of, dear = (array[is_left[of]] for array in (own, of, dear))
     # What does not fit is left out, and not what comes after it.
     return [scope for scope in order if rows[scope] <= most and (most := most - rows[scope]) >= 0]

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-import numpy as np
-
 from oocbe.bounds.mini_buckets.mini_buckets import ULP
 from oocbe.dcop.agents import AgentAnswer, InProcess, InProcesses, Utility, shares
 from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
@@ -38,6 +36,7 @@ from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.option_types import OwnValues
@@ -503,7 +502,7 @@ def forbidding(problem: Problem) -> tuple[Problem, int | float] | None:
 
 def _values(f: Function, sign: int) -> list[int | float]:
     """Least, largest and second largest value, as costs."""
-    distinct = np.unique(f.values)
+    distinct = distinct_values(f.values)
     found: list[int | float] = [sign * value.item() for value in (*distinct[:2], *distinct[-2:])]
     return found if f.default is None else [*found, sign * f.default]
 

@@ -37,6 +37,7 @@ from oocbe.formats.xml import Element
 from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
 from oocbe.runtime.deadline import check_deadline
 
@@ -311,7 +312,7 @@ class _FrodoReader:
                     variable = self._variables[variables[axis]].name
                     raise relation.element.error(f"constraint {name}: {variable} has no value {word!r}")
                 found[number, axis] = known[word]
-        if len(np.unique(found, axis=0)) != len(found):
+        if len(distinct_values(found, axis=0)) != len(found):
             raise relation.element.error(f"constraint {name}: found a tuple twice, expected each once")
         return found
 

@@ -40,6 +40,7 @@ from oocbe.formats.xcsp_variables import MOST_VARIABLES, Domain, Variables
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import check_deadline
 
@@ -532,7 +533,7 @@ class Relations:
         return call(expression.operator, call("sub", *parts), constant(0))
 
     def _distinct_values(self, expression: Expression) -> Integers:
-        return np.unique(self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope]))
+        return distinct_values(self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope]))
 
     def _value_of_table(self, expression: Expression, values: Integers) -> int:
         made = self._make(expression, values)
@@ -553,7 +554,7 @@ class Relations:
         """The least or greatest of some parts: none is beyond it, and it is one of them."""
         parts = [part if len(part.scope) <= 1 else variable(self.value_of(part)) for part in expression.arguments]
         values = [self.tables.evaluate(part, [self.tables.values(v) for v in part.scope]) for part in parts]
-        whole = np.unique(np.concatenate([own.ravel() for own in values]))
+        whole = distinct_values(np.concatenate([own.ravel() for own in values]))
         if len(parts) > 2 and len(whole) ** 3 <= DENSE_TABLE:
             self._values[expression] = self.value_of(self._smaller(expression))
             return self._values[expression]

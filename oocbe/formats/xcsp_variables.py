@@ -32,7 +32,7 @@ from oocbe.formats.xml import Element
 from oocbe.model.compact_problem import ANY
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Variable
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import MOST_AXES, distinct_values
 from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DOMAIN = 2**22
@@ -179,7 +179,7 @@ class Variables:
                 raise element.error(f"found a domain of {size:,} values, expected between 1 and {LARGEST_DOMAIN:,}")
             if self._values > MOST_VALUES:
                 raise element.unsupported(f"domains of {self._values:,} values up to here, more than {MOST_VALUES:,},")
-            values = np.unique(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
+            values = distinct_values(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
             if len(values) != size:
                 raise element.error("found a value of a domain twice, expected different ones")
             self._known[text] = Domain.of(values)

@@ -161,7 +161,7 @@ def _of_frame(problem: Problem, table: Any) -> NDArray[np.int64]:
         column = column.unify_dictionaries().combine_chunks()
         numbers, labels = np.asarray(column.indices.cast(arrow.int64()).fill_null(-1)), column.dictionary.to_pylist()
         found = np.full(len(labels) + 1, UNOBSERVED, dtype=np.int64)
-        for number in np.unique(numbers[numbers >= 0]).tolist():
+        for number in sorted(set(numbers[numbers >= 0].tolist())):
             if not is_missing(labels[number]):
                 try:
                     found[number] = value_index(problem.variables[v], whole(labels[number]))

@@ -16,7 +16,7 @@ from oocbe.errors import ModelError, UnsupportedError
 from oocbe.model.model_checks import as_scope, as_tuples, check_scope
 from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
-from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import MOST_AXES, distinct_values
 from oocbe.runtime.deadline import check_deadline
 
 ANY = -1
@@ -59,7 +59,7 @@ class ShortTable:
             )
         parts = [np.zeros((0, len(shape)), dtype=np.int64)]
         free = self.tuples == ANY
-        for pattern in np.unique(free, axis=0):
+        for pattern in distinct_values(free, axis=0):
             check_deadline()
             rows_here = self.tuples[(free == pattern).all(axis=1)]
             axes = np.flatnonzero(pattern)

@@ -25,6 +25,7 @@ from oocbe.elimination.preparation.penalties import costs_alone
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.model.model_checks import Values
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
@@ -107,9 +108,9 @@ def _undominated(problem: Problem) -> NDArray[np.bool_]:
             work -= _remove(alive[start[v] : start[v + 1]], costs[start[v] :], own, work)
         removed = before & ~alive
         gone = removed[pairs[:, 0]]
-        touched = np.searchsorted(start, np.unique(pairs[gone, 1]), side="right") - 1
+        touched = np.searchsorted(start, distinct_values(pairs[gone, 1]), side="right") - 1
         pairs = pairs[~(gone | removed[pairs[:, 1]])]
-        waiting = np.unique(touched[~is_fixed[touched]])
+        waiting = distinct_values(touched[~is_fixed[touched]])
     return alive
 
 

@@ -56,6 +56,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
 from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.result import UNPROVEN
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM
 from oocbe.model.settings.option_types import OptionValues
@@ -697,7 +698,7 @@ def _large_cost(costs: Problem) -> float | None:
     """The least sum of values with one large cost: the costs above the last wide gap are; None: there is none."""
     least = costs.extremes.least.tolist()
     pairs = zip(costs.functions, least, strict=True)
-    levels = np.unique(np.concatenate([[0.0], *(f.values - x for f, x in pairs)]))
+    levels = distinct_values(np.concatenate([[0.0], *(f.values - x for f, x in pairs)]))
     levels = levels[levels > ROUNDING * levels[-1]]
     above = np.flatnonzero(levels[1:] >= WIDE_GAP * levels[:-1])
     return float(costs.constant + sum(least) + levels[1 + above[-1]]) if len(above) else None

@@ -138,7 +138,7 @@ def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTa
     rows = np.fromiter((len(part.tuples) for part in parts), dtype=np.int64, count=len(parts))
     strides = _strides(scopes, sizes)
     place = np.repeat(starts[:-1], rows)  # of each listed row
-    for length in np.unique(arity[rows > 0]):
+    for length in sorted(set(arity[rows > 0].tolist())):
         own = np.flatnonzero((arity == length) & (rows > 0))
         tuples = np.concatenate([parts[i].tuples for i in own])
         steps = strides[scopes.starts[own][:, None] + np.arange(length)]
