@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -249,28 +248,37 @@ class IncumbentSearch(SubSolver):
                 self._known.offer(found.value, found.assignment, found.method)
 
 
+MOST_DELAY, DELAY_SHARE = 0.5, 0.1
+"""Delay of the search beside elimination: at most so many seconds, and at most this share of the time limit. Without a
+delay it took as much processor time as eliminations that end sooner, which do not need it."""
+
+
 def beside_elimination(
     problem: Callable[[], Problem], options: SolveOptions
 ) -> AbstractContextManager[SearchBeside | None]:
     """Local search of the min-sum problem beside elimination without bounds that time may end early; else none."""
     if options.time_limit is None or options.incumbent_seconds <= 0:
         return nullcontext()
-    return SearchBeside(problem(), options.incumbent_seconds, options.seed)
+    delay = min(MOST_DELAY, options.time_limit * DELAY_SHARE)
+    return SearchBeside(problem(), options.incumbent_seconds, options.seed, delay)
 
 
 class SearchBeside:
     """Local search on a thread, within a block that joins the thread.
 
     The compiled search releases the interpreter lock. Parameters as of :func:`oocbe.bounds.incumbent.find_incumbent`.
+    delay : seconds before the search begins.
     """
 
-    def __init__(self, problem: Problem, seconds: float, seed: int) -> None:
+    def __init__(self, problem: Problem, seconds: float, seed: int, delay: float = 0.0) -> None:
         # Not on the thread: without memory, Python may wait for ever for a module that two threads import.
         from oocbe.bounds.incumbent import find_incumbent
 
-        self._search = partial(find_incumbent, problem, seconds, seed)
+        self._search: Callable[[float], Incumbent | None] = lambda seconds: find_incumbent(problem, seconds, seed)
         self._found: Incumbent | None = None
         self._error: BaseException | None = None
+        self._seconds, self._delay = seconds, delay
+        self._is_ended, self._has_begun = threading.Event(), False
         with unlimited():
             self._deadline = Deadline(math.inf)  # the caller's deadline belongs to its own thread
         self._thread = threading.Thread(target=self._run, name="oocbe-incumbents", daemon=True)
@@ -280,6 +288,7 @@ class SearchBeside:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._is_ended.set()
         self._deadline.interrupt()
         self._thread.join()
 
@@ -292,9 +301,21 @@ class SearchBeside:
             raise error
         return self._found
 
+    def make_up(self) -> None:
+        """End the search; one that has not begun is made up for, briefly."""
+        self.__exit__()
+        if not self._has_begun:
+            with unlimited():
+                self._search_for(min(LAST_SECONDS, self._seconds), Deadline(math.inf))
+
     def _run(self) -> None:
+        if not self._is_ended.wait(self._delay):
+            self._has_begun = True
+            self._search_for(self._seconds, self._deadline)
+
+    def _search_for(self, seconds: float, deadline: Deadline) -> None:
         try:
-            with self._deadline:
-                self._found = self._search()
+            with deadline:
+                self._found = self._search(seconds)
         except BaseException as error:
             self._error = error

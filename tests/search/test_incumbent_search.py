@@ -84,6 +84,16 @@ def test_want_of_memory_on_its_thread_costs_no_answer(monkeypatch):
     assert not shown
 
 
+def test_a_search_that_has_not_begun_is_made_up_for_on_request():
+    """Elimination that ends before the search begins does not need it, unless its memory ran out."""
+    problem = random_network(5, 3, 0.6, seed=1)
+    with SearchBeside(problem, 5.0, 0, delay=1e6) as search:
+        assert search.best is None
+    with SearchBeside(problem, 5.0, 0, delay=1e6) as search:
+        search.make_up()
+        assert problem.evaluate(search.best.assignment) == search.best.value
+
+
 def test_its_thread_imports_nothing(monkeypatch):
     """Without memory an import may fail there, or leave a lock of the module that others wait for."""
     monkeypatch.setitem(sys.modules, "oocbe.bounds.incumbent", None)

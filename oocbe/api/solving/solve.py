@@ -707,7 +707,6 @@ class _Solving:
         options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
-        is_request = False
         beside = beside_elimination(lambda: self._target, options) if applies_to(self.semiring) else nullcontext()
         with beside as incumbents:
             try:
@@ -720,12 +719,13 @@ class _Solving:
                         attempt.outcome = attempt.forward.run(bucket_done, may_forget=self.semiring.selects)
             except BaseException as error:
                 is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
-                raise
-            finally:
-                if incumbents is not None and (best := incumbents.best) is not None:
-                    found.append(best)
+                if incumbents is not None:
+                    if not is_request:
+                        incumbents.make_up()
+                    found += () if incumbents.best is None else (incumbents.best,)
                 if found and is_request:
                     self._knowledge_of(found)
+                raise
         assert race.winner is not None
         return race.winner
 
