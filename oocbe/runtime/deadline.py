@@ -57,14 +57,21 @@ def check_deadline() -> None:
         deadline.check()
 
 
+LOOK_SECONDS = 1e-3
+"""Interval of the checks of :func:`looked`, in seconds: a check takes four times as long as a look at the clock."""
+
+
 def looked(items: Iterable[Item], step: int = 1) -> Iterator[Item]:
-    """The items, with :func:`check_deadline` before each ``step``-th one, counted from the first.
+    """The items, with :func:`check_deadline` before the first and before each ``step``-th one that comes a millisecond
+    or more after the last check.
 
     For loops over up to a million functions of a problem, or over all lines or tokens of a file.
     """
+    due = -math.inf
     for number, item in enumerate(items):
-        if number % step == 0:
+        if number % step == 0 and (now := time.monotonic()) >= due:
             check_deadline()
+            due = now + LOOK_SECONDS
         yield item
 
 
