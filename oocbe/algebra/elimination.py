@@ -266,6 +266,7 @@ class MarginalisationStep(Step):
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """See :class:`Step`."""
+        context = context.suited_to(inputs)
         return self.closed(super().results(inputs, context), context.kernels)
 
     def pieces(
@@ -472,8 +473,9 @@ class JoinElimination(Step):
         if is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
             part, other = tables if self.own_inner else tables[::-1]
             return self._looked_up(part, other, kernels)
-        # No name of this frame holds rows that the kernel releases.
-        tables, plan = self._arranged(tables, kernels, piece_rows, matches=False)
+        # No name of this frame holds rows that are sorted, or that the kernel releases.
+        taken = (tables.pop(0) for _ in range(len(tables)))
+        tables, plan = self._arranged(taken, kernels, piece_rows, matches=False)
         rows = [(table.keys, table.values) for table in tables]
         del tables
         codes = self.semiring.combination, self.semiring.marginalisation
@@ -513,8 +515,7 @@ class JoinElimination(Step):
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """See :class:`Step`."""
-        if not self.kept:
-            context = context.suited_to(self._by_gone(inputs))
+        context = context.suited_to(inputs if self.kept else self._by_gone(inputs))
         return self._reduction.closed(super().results(inputs, context), context.kernels)
 
     def group_pieces(

@@ -62,8 +62,8 @@ def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.u
 
 
 class DeviceChunk(NamedTuple):
-    """Rows ``start`` to ``stop`` of a packed table: uint64 ``columns`` on the device, of :func:`packed_words` for
-    these rows or more of them, which begin in chunk ``first``."""
+    """Rows ``start`` to ``stop`` of a packed table: uint64 ``columns`` on the device, of :func:`packed_words` for a
+    range that includes these rows and begins in chunk ``first``."""
 
     table: PackedTable
     start: int
@@ -640,7 +640,7 @@ class PiecesThroughDevice:
         del result
         # Two pieces of inputs, the computation of one, and the result before it on its way to the host.
         arrived = sum(table.nbytes for table in self._tables) / sum(table.rows for table in self._tables)
-        fragmented = FRAGMENTED_PACKED if isinstance(self._result, PackedResult) else FRAGMENTED
+        fragmented = FRAGMENTED_PACKED if any(isinstance(t, PackedTable) for t in self._tables) else FRAGMENTED
         return fragmented * (SLOTS * arrived + (peak + kept) / cut.rows)
 
     def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:

@@ -271,9 +271,9 @@ class CPM_oocbe(SolverInterface):  # type: ignore[misc]  # noqa: N801  (CPMpy ha
             low, high = get_bounds(list(cells))
             made = self._relations.new_variable(range(int(min(low)), int(max(high)) + 1))
             self._elements[key] = variable(made)
-            # Places beyond the array are never taken: CPMpy guards them, or a decomposed index has loose bounds.
-            for value in set(self._relations.tables.values(chosen.value).tolist()).intersection(range(len(parts))):
-                equal = call("eq", variable(made), parts[value])
+            for value in self._relations.tables.values(chosen.value).tolist():
+                # Places beyond the array are never taken: CPMpy guards them, or a decomposed index has loose bounds.
+                equal = call("eq", variable(made), parts[min(max(value, 0), len(parts) - 1)])
                 self._relations.post(call("imp", call("eq", chosen, constant(value)), equal), "element")
         return self._elements[key]
 

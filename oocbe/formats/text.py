@@ -217,7 +217,7 @@ class Text:
 
     def no_integer(self, what: str, token: int) -> FormatError:
         """The error to raise where a token that exists is no integer of 64 bits."""
-        is_large = self.raw(token).lstrip(b"+-").isdigit()
+        is_large = re.fullmatch(rb"[+-]?\d+", self.raw(token)) is not None
         return self.expected(f"{what}, an integer{' of 64 bits' if is_large else ''}", token)
 
     def raw(self, token: int) -> bytes:

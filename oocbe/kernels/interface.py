@@ -186,8 +186,8 @@ class Backend(Protocol):
 
         Both tables are sorted by the shared kept variables (most significant), then by their own variables; groups are
         those of the shared kept variables, with table 1 the outer one; a device finds them itself (None). Values have
-        one dtype. ``tables`` are the outer and the inner one; a device takes each out of the list when it no longer
-        needs the rows, so that their memory is free.
+        one dtype. ``tables`` are the outer and the inner one; a device empties the list when it no longer needs their
+        rows, so that the memory is free.
         Returns keys (plan.words, rows) and values, sorted by the shared kept variables, then the outer table's own,
         then the inner table's own.
         """

@@ -249,17 +249,20 @@ class IncumbentSearch(SubSolver):
 
 
 MOST_DELAY, DELAY_SHARE = 0.5, 0.1
-"""Delay of the search beside elimination: at most so many seconds, and at most this share of the time limit. Without a
+"""Delay of the search beside elimination: at most so many seconds, and at most this share of the time left. Without a
 delay it took as much processor time as eliminations that end sooner, which do not need it."""
 
 
 def beside_elimination(
-    problem: Callable[[], Problem], options: SolveOptions
+    problem: Callable[[], Problem], options: SolveOptions, left: float
 ) -> AbstractContextManager[SearchBeside | None]:
-    """Local search of the min-sum problem beside elimination without bounds that time may end early; else none."""
+    """Local search of the min-sum problem beside elimination without bounds that time may end early; else none.
+
+    left : seconds until the time limit.
+    """
     if options.time_limit is None or options.incumbent_seconds <= 0:
         return nullcontext()
-    delay = min(MOST_DELAY, options.time_limit * DELAY_SHARE)
+    delay = min(MOST_DELAY, left * DELAY_SHARE)
     return SearchBeside(problem(), options.incumbent_seconds, options.seed, delay)
 
 
@@ -277,11 +280,8 @@ class SearchBeside:
         self._search: Callable[[float], Incumbent | None] = lambda seconds: find_incumbent(problem, seconds, seed)
         self._found: Incumbent | None = None
         self._error: BaseException | None = None
-        self._seconds, self._delay = seconds, delay
-        self._is_ended, self._has_begun = threading.Event(), False
-        with unlimited():
-            self._deadline = Deadline(math.inf)  # the caller's deadline belongs to its own thread
-        self._thread = threading.Thread(target=self._run, name="oocbe-incumbents", daemon=True)
+        self._seconds, self._is_ended = seconds, threading.Event()
+        self._begin(seconds, delay)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -301,21 +301,25 @@ class SearchBeside:
             raise error
         return self._found
 
-    def make_up(self) -> None:
-        """End the search; one that has not begun is made up for, briefly."""
+    def search_briefly(self) -> None:
+        """End the search; without an assignment, search once more, on a thread without the caller's limits."""
         self.__exit__()
-        if not self._has_begun:
-            with unlimited():
-                self._search_for(min(LAST_SECONDS, self._seconds), Deadline(math.inf))
+        if self._found is None and self._error is None:
+            self._is_ended.clear()
+            self._begin(min(LAST_SECONDS, self._seconds), delay=0.0)
+            self._thread.start()
+            self._thread.join()
 
-    def _run(self) -> None:
-        if not self._is_ended.wait(self._delay):
-            self._has_begun = True
-            self._search_for(self._seconds, self._deadline)
+    def _begin(self, seconds: float, delay: float) -> None:
+        with unlimited():
+            self._deadline = Deadline(math.inf)  # the caller's deadline belongs to its own thread
+        self._thread = threading.Thread(target=self._run, args=(seconds, delay), name="oocbe-incumbents", daemon=True)
 
-    def _search_for(self, seconds: float, deadline: Deadline) -> None:
+    def _run(self, seconds: float, delay: float) -> None:
+        if self._is_ended.wait(delay):
+            return
         try:
-            with deadline:
+            with self._deadline:
                 self._found = self._search(seconds)
         except BaseException as error:
             self._error = error

@@ -15,6 +15,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.memory import MemoryLimit
 from oocbe.search.incumbent_search import IncumbentSearch, SearchBeside
 from oocbe.search.subsolver import SharedBounds
 from oocbe.stress import random_network
@@ -84,13 +85,14 @@ def test_want_of_memory_on_its_thread_costs_no_answer(monkeypatch):
     assert not shown
 
 
-def test_a_search_that_has_not_begun_is_made_up_for_on_request():
+def test_without_an_assignment_there_is_a_brief_search_on_request():
     """Elimination that ends before the search begins does not need it, unless its memory ran out."""
     problem = random_network(5, 3, 0.6, seed=1)
     with SearchBeside(problem, 5.0, 0, delay=1e6) as search:
         assert search.best is None
     with SearchBeside(problem, 5.0, 0, delay=1e6) as search:
-        search.make_up()
+        with MemoryLimit(1), Deadline(0.0):  # those of the caller, which have passed
+            search.search_briefly()
         assert problem.evaluate(search.best.assignment) == search.best.value
 
 

@@ -163,6 +163,7 @@ def operate(segment: RangeSegment) -> PartResult:
         kernels = backend_for(segment.rows, how.backend)
         folder = segment.scratch or default_parent()
         context = ExecutionContext.within(kernels, budget, folder, how.streams, how.piece_rows)
+        context = replace(context, settings=replace(context.settings, backend=how.backend))
         streamed = _streamed(segment, found, context, begin)
         if streamed is not None:
             return streamed

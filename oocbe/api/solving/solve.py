@@ -707,7 +707,9 @@ class _Solving:
         options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
-        beside = beside_elimination(lambda: self._target, options) if applies_to(self.semiring) else nullcontext()
+        is_request, has_search = False, applies_to(self.semiring)
+        left = self.deadline.remaining
+        beside = beside_elimination(lambda: self._target, options, left) if has_search else nullcontext()
         with beside as incumbents:
             try:
                 check_disk(problem, self.semiring, choices, options, self.run.disk_available)
@@ -719,13 +721,14 @@ class _Solving:
                         attempt.outcome = attempt.forward.run(bucket_done, may_forget=self.semiring.selects)
             except BaseException as error:
                 is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
-                if incumbents is not None:
-                    if not is_request:
-                        incumbents.make_up()
-                    found += () if incumbents.best is None else (incumbents.best,)
+                if incumbents is not None and isinstance(error, ResourceError):
+                    incumbents.search_briefly()
+                raise
+            finally:
+                if incumbents is not None and (best := incumbents.best) is not None:
+                    found.append(best)
                 if found and is_request:
                     self._knowledge_of(found)
-                raise
         assert race.winner is not None
         return race.winner
 
