@@ -1,7 +1,8 @@
 """Choice of kernels: a backend by its name, and ``auto`` by the number of rows.
 
 ``auto`` selects the GPU if there is one and the rows are many enough to pay for the transfer, otherwise the CPU. It
-chooses for every operation, so that small and large tables of one problem each run where they are fastest.
+chooses for every operation, and out of core for the size of its pieces, so that small and large tables of one problem
+each run where they are fastest.
 """
 
 from __future__ import annotations
