@@ -105,13 +105,7 @@ def einsum(
         raise UsageError("einsum: return_argmax: needs NumPy operands and a semiring that selects, such as max-plus")
     limit, is_boolean = limit_of(memory), semiring == "or-and"
     if optimize != "auto" and all(isinstance(a, np.ndarray) for a in arrays) and not path.fits(limit):
-        own = path_of(parsed)
-        if 2 * own.joined < path.joined or own.fits(limit):
-            logging.getLogger("oocbe").warning(
-                "einsum: the path given exceeds the memory of %s bytes: %s combinations, largest result %s cells; "
-                "optimize='auto' has %s combinations, largest result %s cells",
-                *(f"{number:,}" for number in (limit, path.joined, path.largest, own.joined, own.largest)),
-            )
+        _warn_of_path(path, path_of(parsed), limit)
     are_dense = all(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in arrays)
     if output is None and not (return_argmax or is_boolean) and are_dense:
         sliced, rest = sliced_path(path, limit)
@@ -131,6 +125,16 @@ def einsum(
             return (label(result), _arguments(steps, result, label)) if return_argmax else label(result)
         rows = made if isinstance(made, Table) else made.to_table()
         return label(_sparse(rows, parsed, arrays))
+
+
+def _warn_of_path(given: ContractionPath, own: ContractionPath, memory: int) -> None:
+    """Warn of a path beyond the memory where the one found here is within it, or takes less than half the work."""
+    if 2 * own.joined < given.joined or own.fits(memory):
+        logging.getLogger("oocbe").warning(
+            "einsum: the path given exceeds the memory of %s bytes: %s combinations, largest result %s cells; "
+            "optimize='auto' has %s combinations, largest result %s cells",
+            *(f"{number:,}" for number in (memory, given.joined, given.largest, own.joined, own.largest)),
+        )
 
 
 def einsum_path(

@@ -150,12 +150,7 @@ class LocalCuts:
         integers = integral(weights)
         keep = integers > 0
         ball, integers = ball[keep], integers[keep]
-        # Candidates for lifting follow the ball.
-        conflict = self._pairs[ball].T.astype(np.int64) @ integers
-        conflict[ball] = 0
-        room = min(WORD - len(ball), LIFTED)
-        others = np.argsort(-conflict, kind="stable")[:room]
-        packed = self._packed(np.concatenate([ball, others[conflict[others] > 0]]))
+        packed = self._with_candidates(ball, integers)
         ball = packed.literals
         full = np.zeros(len(ball), dtype=np.int64)
         full[: len(integers)] = integers
@@ -166,6 +161,14 @@ class LocalCuts:
         keep = full > 0
         order = np.argsort(ball[keep])
         return Row(ball[keep][order], full[keep][order] // divisor, limit // divisor, "local")
+
+    def _with_candidates(self, ball: NDArray[np.int64], integers: NDArray[np.int64]) -> _Ball:
+        """The ball, followed by candidates for lifting."""
+        conflict = self._pairs[ball].T.astype(np.int64) @ integers
+        conflict[ball] = 0
+        room = min(WORD - len(ball), LIFTED)
+        others = np.argsort(-conflict, kind="stable")[:room]
+        return self._packed(np.concatenate([ball, others[conflict[others] > 0]]))
 
     def _packed(self, members: NDArray[np.int64]) -> _Ball:
         """Literals and the forbidden sets over them."""

@@ -227,13 +227,7 @@ class _Reducing:
     def run(self) -> Reduction:
         self._propagate()
         while True:
-            while self._heap and len(self._left) > 1:
-                found, v = heapq.heappop(self._heap)
-                if v not in self._left or found != self._cells[v] or not self._pays(v, found):
-                    continue  # a stale entry: the variable is in the heap again, or eliminated
-                check_deadline()
-                self._left.remove(v)
-                self._touch(self._eliminate(v))
+            self._eliminate_variables()
             if self._is_impossible or not (self._substitute() | self._split() | self._remove_values()):
                 return self._result(sorted(self._left))
 
@@ -269,6 +263,15 @@ class _Reducing:
 
     def _neighbours(self, v: int) -> set[int]:
         return set().union(*self._scopes[v]) - {v}
+
+    def _eliminate_variables(self) -> None:
+        while self._heap and len(self._left) > 1:
+            found, v = heapq.heappop(self._heap)
+            if v not in self._left or found != self._cells[v] or not self._pays(v, found):
+                continue  # a stale entry: the variable is in the heap again, or eliminated
+            check_deadline()
+            self._left.remove(v)
+            self._touch(self._eliminate(v))
 
     def _result_cells(self, v: int) -> int:
         """Cells of the function that an elimination produces, or a number above the limit; 0 for a variable with one

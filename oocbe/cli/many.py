@@ -70,15 +70,7 @@ def solve_files(
                 warn(outcome.failure.message)
             ended = max(ended, outcome.exit_code)
             if json:
-                begin("solve", {"file": files[outcome.number]})
-                if outcome.result is not None:
-                    content = outcome.result.to_json()
-                else:
-                    assert outcome.failure is not None
-                    is_interruption = outcome.exit_code == EXIT_INTERRUPTED
-                    content = failure("interrupted") if is_interruption else failure("error", outcome.failure.to_json())
-                with all_digits():
-                    typer.echo(writer.dumps(wrapped(content), allow_nan=False))
+                _print_line(files[outcome.number], outcome)
             else:
                 _print(outcome, quiet)
     note(f"{amount(len(files), 'file')}: {', '.join(f'{count:,} {name}' for name, count in statuses.most_common())}")
@@ -123,6 +115,19 @@ def _summed_up(printed: Callable[[], int], files: int) -> Iterator[None]:
         if left := files - printed():
             warn(f"{left:,} of {amount(files, 'file')} without an answer")
         raise
+
+
+def _print_line(file: Path, outcome: Outcome) -> None:
+    """Print the outcome as one line of JSON: the same object as for a single file."""
+    begin("solve", {"file": file})
+    if outcome.result is not None:
+        content = outcome.result.to_json()
+    else:
+        assert outcome.failure is not None
+        is_interruption = outcome.exit_code == EXIT_INTERRUPTED
+        content = failure("interrupted") if is_interruption else failure("error", outcome.failure.to_json())
+    with all_digits():
+        typer.echo(writer.dumps(wrapped(content), allow_nan=False))
 
 
 def _print(outcome: Outcome, quiet: bool) -> None:

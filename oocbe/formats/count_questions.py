@@ -74,15 +74,7 @@ class CountQuestions:
             what = f"{name.decode()} {argument.decode(errors='replace')}"
             self._add(first, past, what, argument, 3)
         elif name == b"t" and past - first == 3:
-            kind = _KINDS.get(argument)
-            if kind is None:
-                self._refuse(first, f"the count of type {argument.decode(errors='replace')}")
-            elif self._kind is not None and self._kind[1] != kind:
-                self._refuse(first, f"the count of type {kind}, after type {self._kind[1]}")
-            else:
-                self._kind = first, kind
-                if kind != "mc":
-                    self._found[first] = f"the count of type {kind}"
+            self._take_kind(first, argument)
         elif name in (b"ind", b"cr", b"max") and argument.lstrip(b"x-").isdigit():
             self._add(first, past, name.decode(), name, 1 if self._text.raw(first) == name else 2)
         elif name == b"weights" and _NUMBER.fullmatch(argument):
@@ -100,6 +92,17 @@ class CountQuestions:
         else:
             self._weigh(first, first + 1, past)
         self._is_cachet = is_cachet
+
+    def _take_kind(self, first: int, argument: bytes) -> None:
+        kind = _KINDS.get(argument)
+        if kind is None:
+            self._refuse(first, f"the count of type {argument.decode(errors='replace')}")
+        elif self._kind is not None and self._kind[1] != kind:
+            self._refuse(first, f"the count of type {kind}, after type {self._kind[1]}")
+        else:
+            self._kind = first, kind
+            if kind != "mc":
+                self._found[first] = f"the count of type {kind}"
 
     def _add(self, first: int, past: int, what: str, name: bytes, skip: int) -> None:
         if name not in _SETS:

@@ -131,6 +131,18 @@ def _read_consumption(text: Text, token: int) -> float:
     return used
 
 
+def _check_capacity(text: Text, token: int) -> None:
+    """Refuse any capacity but the published files'."""
+    written = text.integer(token, "the last constraint, the recorder's capacity", low=0)
+    if written != WRITTEN_CAPACITY:
+        raise text.error(
+            token,
+            f"found a recorder capacity of {written}, expected {WRITTEN_CAPACITY}, which stands for "
+            f"{RECORDER_CAPACITY} units of {CONSUMPTION_UNIT} in all published files: the scale of another one is "
+            "unknown; give another capacity as a knapsack constraint of a wcsp file",
+        )
+
+
 def _read_constraints(
     text: Text, rows: list[tuple[int, int]], photographs: _Photographs, heading: int
 ) -> list[Constraint]:
@@ -142,15 +154,7 @@ def _read_constraints(
         text.expect_end(rows[begin + count][0], f"the {count} constraints")
     body = rows[begin : begin + count]
     if body and body[-1][1] - body[-1][0] == 1 and photographs.use_recorder:
-        token = body.pop()[0]
-        written = text.integer(token, "the last constraint, the recorder's capacity", low=0)
-        if written != WRITTEN_CAPACITY:
-            raise text.error(
-                token,
-                f"found a recorder capacity of {written}, expected {WRITTEN_CAPACITY}, which stands for "
-                f"{RECORDER_CAPACITY} units of {CONSUMPTION_UNIT} in all published files: the scale of another one is "
-                "unknown; give another capacity as a knapsack constraint of a wcsp file",
-            )
+        _check_capacity(text, body.pop()[0])
     if not body:
         return []
     origin = body[0][0]

@@ -81,6 +81,16 @@ class _PartsRead:
         for part in parts_of(scope, tuples, costs, costs < self.top, None if default >= self.top else default, cells):
             (self.functions if isinstance(part, Function) else self.constraints).append(part)  # type: ignore[arg-type]
 
+    def add_decomposed(self) -> None:
+        """Add what global cost functions have come to."""
+        for table in self.decomposed.tables:
+            # Costs above the upper bound say no more than it does, and may need more than 64 bits.
+            default, *costs = (int(min(cost, self.top)) for cost in (table.default, *table.costs))
+            if table.scope:
+                self.add(table.scope, default, table.tuples, np.array(costs, dtype=np.int64))
+            else:
+                self.constant += default
+
 
 def parse(text: Text) -> Problem:
     """Read a problem; FormatError with the line where it is malformed, UnsupportedError for global cost functions."""
@@ -107,13 +117,7 @@ def parse(text: Text) -> Problem:
             raise text.error(cursor, f"the file ends after {number} cost functions, expected {functions}")
         cursor = _read_function(text, cursor, sizes, parts)
     text.expect_end(cursor, f"the {functions} cost functions")
-    for table in parts.decomposed.tables:
-        # Costs above the upper bound say no more than it does, and may need more than 64 bits.
-        default, *costs = (int(min(cost, parts.top)) for cost in (table.default, *table.costs))
-        if table.scope:
-            parts.add(table.scope, default, table.tuples, np.array(costs, dtype=np.int64))
-        else:
-            parts.constant += default
+    parts.add_decomposed()
     names = [*map(str, range(count)), *parts.decomposed.names]
     return Problem(
         tuple(Variable(name, size) for name, size in zip(names, parts.decomposed.sizes, strict=True)),
@@ -214,14 +218,7 @@ def render(problem: Problem) -> str:
         )
     if not problem.is_integral:
         raise UnsupportedError(f"{problem.name}: the wcsp format holds integers; scale and round the costs first")
-    # The format requires costs of at least 0. toulbar2 gives wrong answers for some files with negative costs.
-    parts = [(f"function {number}", lowest) for number, lowest in enumerate(problem.extremes.least.tolist())]
-    for what, lowest in [*parts, ("the constant", int(problem.constant))]:
-        if lowest < 0:
-            raise UnsupportedError(
-                f"{problem.name}: {what} has the cost {lowest}, the wcsp format holds costs of at least 0; "
-                "shift the costs up first, and the optimum down again"
-            )
+    _refuse_negative(problem)
     top = _top(problem)
     bodies = [
         _render_table(f.scope, f.tuples, f.values, top if f.default is None else int(f.default))
@@ -246,6 +243,17 @@ def _top(problem: Problem) -> int:
     if not -(2**63) <= top < 2**63:
         raise ValueRangeError(f"{problem.name}: the upper bound {top} needs more than 64 bits")
     return top
+
+
+def _refuse_negative(problem: Problem) -> None:
+    # The format requires costs of at least 0. toulbar2 gives wrong answers for some files with negative costs.
+    parts = [(f"function {number}", lowest) for number, lowest in enumerate(problem.extremes.least.tolist())]
+    for what, lowest in [*parts, ("the constant", int(problem.constant))]:
+        if lowest < 0:
+            raise UnsupportedError(
+                f"{problem.name}: {what} has the cost {lowest}, the wcsp format holds costs of at least 0; "
+                "shift the costs up first, and the optimum down again"
+            )
 
 
 def _render_table(

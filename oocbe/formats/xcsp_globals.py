@@ -245,13 +245,7 @@ def _element(reading: Reading) -> None:
     if rank != "any":
         raise UnsupportedConstraint(f"the rank {rank}")
     if reading.element.child("matrix") is not None:
-        indices = reading.expressions("index")
-        if len(indices) != 2:
-            raise reading.element.error(f"found {len(indices)} indices of a matrix, expected two")
-        owner = reading.element.needed("matrix")
-        firsts = [reading.first_index(owner, name) for name in ("startRowIndex", "startColIndex")]
-        rows = matrix_of(reading)
-        _select(reading, indices, firsts, [len(rows), len(rows[0])], list(itertools.chain(*rows)), condition)
+        _matrix_element(reading, condition)
         return
     listed = reading.values("list")
     if index is None:
@@ -260,6 +254,16 @@ def _element(reading: Reading) -> None:
     chosen = reading.expression(index)
     first = reading.first_index(reading.element.needed("list"))
     _select(reading, [chosen], [first], [len(listed)], listed, condition)
+
+
+def _matrix_element(reading: Reading, condition: Condition) -> None:
+    indices = reading.expressions("index")
+    if len(indices) != 2:
+        raise reading.element.error(f"found {len(indices)} indices of a matrix, expected two")
+    owner = reading.element.needed("matrix")
+    firsts = [reading.first_index(owner, name) for name in ("startRowIndex", "startColIndex")]
+    rows = matrix_of(reading)
+    _select(reading, indices, firsts, [len(rows), len(rows[0])], list(itertools.chain(*rows)), condition)
 
 
 def _select(

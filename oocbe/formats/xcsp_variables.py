@@ -172,17 +172,7 @@ class Variables:
             return self._domain_of(element, element.attributes["as"])
         text = element.text.strip()
         if text not in self._known:
-            ranges = [read_range(element, word.decode("utf-8", "replace")) for word in text.split()]
-            size = sum(high - low + 1 for low, high in ranges)
-            self._values += size
-            if not 1 <= size <= LARGEST_DOMAIN:
-                raise element.error(f"found a domain of {size:,} values, expected between 1 and {LARGEST_DOMAIN:,}")
-            if self._values > MOST_VALUES:
-                raise element.unsupported(f"domains of {self._values:,} values up to here, more than {MOST_VALUES:,},")
-            values = distinct_values(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
-            if len(values) != size:
-                raise element.error("found a value of a domain twice, expected different ones")
-            self._known[text] = Domain.of(values)
+            self._known[text] = self._read_domain(element, text)
         return self._known[text]
 
     def _domain_of(self, element: Element, same: str) -> Domain:
@@ -195,6 +185,19 @@ class Variables:
                 f"found as={same[:40]!r}, expected the name of a variable, or of an array with one domain, before it"
             )
         return found.pop()
+
+    def _read_domain(self, element: Element, text: bytes) -> Domain:
+        ranges = [read_range(element, word.decode("utf-8", "replace")) for word in text.split()]
+        size = sum(high - low + 1 for low, high in ranges)
+        self._values += size
+        if not 1 <= size <= LARGEST_DOMAIN:
+            raise element.error(f"found a domain of {size:,} values, expected between 1 and {LARGEST_DOMAIN:,}")
+        if self._values > MOST_VALUES:
+            raise element.unsupported(f"domains of {self._values:,} values up to here, more than {MOST_VALUES:,},")
+        values = distinct_values(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
+        if len(values) != size:
+            raise element.error("found a value of a domain twice, expected different ones")
+        return Domain.of(values)
 
     def of(self, element: Element, word: str) -> Sequence[int]:
         """Variables that a word names, in the order of the cells."""

@@ -162,12 +162,17 @@ def parse_xdsl_root(text: Text, root: Element) -> Problem:
         network.add(*_state_variable(node), node.error)
     if not network.variables:
         raise whole.error("found a network without <cpt>, expected one")
-    extensions = root.child("extensions")
-    genie = None if extensions is None else extensions.child("genie")
-    backwards = genie is not None and genie.attributes.get("app", "").startswith("aGrUM")
+    backwards = _is_by_agrum(root)
     for v, node in enumerate(whole.children):
         network.functions[v] = _function(network, node, v, backwards)
     return network.problem(root.attributes.get("id", "") or text.stem, whole.error, "found no probabilities of")
+
+
+def _is_by_agrum(root: Element) -> bool:
+    """Whether a file names pyAgrum as its writer."""
+    extensions = root.child("extensions")
+    genie = None if extensions is None else extensions.child("genie")
+    return genie is not None and genie.attributes.get("app", "").startswith("aGrUM")
 
 
 def _state_variable(node: Element) -> tuple[str, list[str]]:

@@ -135,19 +135,7 @@ class Problem(Shown, FileNotes):
     @cached_property
     def extremes(self) -> Extremes:
         """The least and greatest value of each function."""
-        functions = self.functions
-        dtype = np.dtype(np.int64 if self._has_integral_functions else np.float64)
-        rows = np.fromiter((len(f.values) for f in functions), dtype=np.int64, count=len(functions))
-        has_default = np.fromiter((f.default is not None for f in functions), dtype=np.bool_, count=len(functions))
-        defaults = np.fromiter((f.default or 0 for f in functions), dtype=dtype, count=len(functions))
-        lows, highs = np.zeros((2, len(functions)), dtype=dtype)
-        lists = rows > 0
-        values = _listed(functions, dtype)
-        if len(values):
-            starts = np.concatenate([[0], np.cumsum(rows[lists])])[:-1]
-            lows[lists] = np.minimum.reduceat(values, starts)
-            highs[lists] = np.maximum.reduceat(values, starts)
-        return Extremes(lows, highs, rows, defaults, has_default)
+        return extremes_of(self.functions, self._has_integral_functions)
 
     @cached_property
     def least_values(self) -> NDArray[Any]:
@@ -480,6 +468,22 @@ class Extremes(NamedTuple):
         """The largest absolute value of each function, defaults included."""
         pairs = zip(self.least.tolist(), self.greatest.tolist(), strict=True)
         return [max(-low, high) for low, high in pairs]  # as Python numbers: -2^63 has no positive counterpart in int64
+
+
+def extremes_of(functions: Sequence[Function], is_integral: bool) -> Extremes:
+    """The extremes of functions; is_integral : whether all their values are integers, see :class:`Extremes`."""
+    dtype = np.dtype(np.int64 if is_integral else np.float64)
+    rows = np.fromiter((len(f.values) for f in functions), dtype=np.int64, count=len(functions))
+    has_default = np.fromiter((f.default is not None for f in functions), dtype=np.bool_, count=len(functions))
+    defaults = np.fromiter((f.default or 0 for f in functions), dtype=dtype, count=len(functions))
+    lows, highs = np.zeros((2, len(functions)), dtype=dtype)
+    lists = rows > 0
+    values = _listed(functions, dtype)
+    if len(values):
+        starts = np.concatenate([[0], np.cumsum(rows[lists])])[:-1]
+        lows[lists] = np.minimum.reduceat(values, starts)
+        highs[lists] = np.maximum.reduceat(values, starts)
+    return Extremes(lows, highs, rows, defaults, has_default)
 
 
 def _listed(functions: Sequence[Function], dtype: np.dtype[Any]) -> NDArray[Any]:

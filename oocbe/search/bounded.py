@@ -83,15 +83,7 @@ class MiniBucketRounds(SubSolver):
             with Deadline(min(deadline.remaining, GROWTH * self._next_cost)) as allowed:
                 if self._bounding is None:
                     self._bounding = Bounding(self._problem, self._options, "scope", False, None).prepare()
-                known, found = self._known, self._bounding.with_z(self._z, allowed)
-                self.is_over = found.split_buckets == 0
-                why = f"mini-buckets with z = {self._z}"
-                if found.assignment is not None:
-                    value = self._problem.evaluate(found.assignment)
-                    assert value is not None
-                    known.offer(value, found.assignment, why)
-                # Without a bound, no assignment is below the problem's upper bound.
-                known.raise_lower(known.upper_bound if found.bound is None else found.bound, why)
+                self._pass(self._bounding, allowed)
             self._z += 1
         except TimeLimitError:
             deadline.check()
@@ -99,6 +91,17 @@ class MiniBucketRounds(SubSolver):
             self.is_over = True
             deadline.check()
         self._next_cost = GROWTH * (working_time() - begin)
+
+    def _pass(self, bounding: Bounding, deadline: Deadline) -> None:
+        known, found = self._known, bounding.with_z(self._z, deadline)
+        self.is_over = found.split_buckets == 0
+        why = f"mini-buckets with z = {self._z}"
+        if found.assignment is not None:
+            value = self._problem.evaluate(found.assignment)
+            assert value is not None
+            known.offer(value, found.assignment, why)
+        # Without a bound, no assignment is below the problem's upper bound.
+        known.raise_lower(known.upper_bound if found.bound is None else found.bound, why)
 
 
 Values = tuple[tuple[int, int], ...]
@@ -319,10 +322,7 @@ class BoundedSolve(SubSolver):
                 break
         del sources  # and the linear programs, but the one that is searched
         width = self._width or first_width(known)
-        record = (self._run.known or {}).get("running")  # if its threshold is still above the bound
-        found = None if record is None else RunningOrder.of_record(record)
-        lower = self._known.lower
-        resumed = found if found is not None and lower is not None and found.threshold > lower else None
+        resumed = self._resumed_order()
         while not known.is_near_enough and not self.statistics.spoiled:  # searches keep the constraints
             assert known.lower is not None
             self._width = width
@@ -371,6 +371,13 @@ class BoundedSolve(SubSolver):
         content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
         at_work = self._at_work or {"attempt": None, "running": None, **(self._run.known or {})}
         self._run.keep_known({**at_work, **content})
+
+    def _resumed_order(self) -> RunningOrder | None:
+        """The order at which the earlier run was interrupted, if its threshold is still above the bound."""
+        record = (self._run.known or {}).get("running")
+        found = None if record is None else RunningOrder.of_record(record)
+        lower = self._known.lower
+        return found if found is not None and lower is not None and found.threshold > lower else None
 
     def _resumed_width(self) -> int | float:
         """Take the bounds and the incumbent of an earlier run; returns its threshold width, or 0 if there was no such

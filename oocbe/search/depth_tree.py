@@ -192,13 +192,7 @@ class SearchTree:
         failures: NDArray[np.float64] | None = None,
     ) -> None:
         self._tables, self._linear, self.root, self.pace = tables, linear, root, pace
-        # Its own arrays, with the initial capacity of the undo arrays.
-        copies = {name: getattr(blank, name).copy() for name in SearchNode._fields if name not in READ_ONLY}
-        parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
-        rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale) + len(blank.open_of),)}
-        for name, (length, *others) in rooms.items():
-            copies[name] = np.empty((FIRST_ROOM * length, *others), dtype=copies[name].dtype)
-        self.node = blank._replace(**copies)
+        self.node = with_room(blank)
         self.node.failures[:] = 0.0 if failures is None else failures
         sizes = tables.problem.sizes
         decisions = sum(sizes) + len(sizes) + 1  # maximum, as each removes a value
@@ -301,6 +295,16 @@ def margins(root: Root) -> NDArray[np.int64]:
     margin[network.variable[arity[network.function] > 3]] = -1  # losses would take long
     margin[[v for c in tables.linear for v in c.scope]] = -1  # the consumption may rise
     return margin
+
+
+def with_room(blank: SearchNode) -> SearchNode:
+    """A node with its own arrays, with the initial capacity of the undo arrays."""
+    copies = {name: getattr(blank, name).copy() for name in SearchNode._fields if name not in READ_ONLY}
+    parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
+    rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale) + len(blank.open_of),)}
+    for name, (length, *others) in rooms.items():
+        copies[name] = np.empty((FIRST_ROOM * length, *others), dtype=copies[name].dtype)
+    return blank._replace(**copies)
 
 
 def first_bytes(blank: SearchNode) -> int:

@@ -230,23 +230,27 @@ def check_table_attributes(attributes: Mapping[str, Any], is_complete: bool = Fa
     if not 0 <= attributes["rows"] <= most < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
         raise ValueError("rows, cells or chunk rows out of range")
     if not is_complete:
-        flags = (attributes["sorted"], attributes.get("duplicates", False))
-        if type(attributes["words"]) is not int or not all(type(flag) is bool for flag in flags):
-            raise ValueError("a number or flag of another type")
-        if not isinstance(attributes.get("writer", ""), str):
-            raise ValueError("a writer that is no text")
-        if layout.words != attributes["words"]:
-            raise ValueError("scope and words do not fit")
-        limbs = attributes.get("limbs", 0)
-        if type(limbs) is not int or not 0 <= limbs <= MOST_LIMBS or (limbs and attributes["dtype"] != "int64"):
-            raise ValueError("limbs out of range")
-        if attributes["rows"] and attributes["dtype"].startswith("int") and "extent" not in attributes:
-            raise ValueError("integers without an extent")
+        _check_attributes_of_rows(attributes, layout)
     if "extent" in attributes:
         low, high = attributes["extent"]
         limit = 1 << max(LIMB_BITS * attributes.get("limbs", 0), 63)
         if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < limit:
             raise ValueError("extent out of range")
+
+
+def _check_attributes_of_rows(attributes: Mapping[str, Any], layout: Layout) -> None:
+    flags = (attributes["sorted"], attributes.get("duplicates", False))
+    if type(attributes["words"]) is not int or not all(type(flag) is bool for flag in flags):
+        raise ValueError("a number or flag of another type")
+    if not isinstance(attributes.get("writer", ""), str):
+        raise ValueError("a writer that is no text")
+    if layout.words != attributes["words"]:
+        raise ValueError("scope and words do not fit")
+    limbs = attributes.get("limbs", 0)
+    if type(limbs) is not int or not 0 <= limbs <= MOST_LIMBS or (limbs and attributes["dtype"] != "int64"):
+        raise ValueError("limbs out of range")
+    if attributes["rows"] and attributes["dtype"].startswith("int") and "extent" not in attributes:
+        raise ValueError("integers without an extent")
 
 
 class ReadAhead:

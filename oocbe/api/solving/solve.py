@@ -65,7 +65,7 @@ from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption, listening
 from oocbe.runtime.process_memory import peak_memory
 from oocbe.search.incumbent_search import beside_elimination, offer_first
-from oocbe.search.presolve import FEW_ROWS, is_easy, opening_result, presolve, result_of_bounds
+from oocbe.search.presolve import FEW_ROWS, PresolvedProblem, is_easy, opening_result, presolve, result_of_bounds
 from oocbe.search.searches import Searches
 from oocbe.search.subsolver import SharedBounds, Statistics
 
@@ -514,9 +514,7 @@ class _Solving:
             try:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
                     if not self.reduction and (left := presolve(problem, options, rows.form)):
-                        within = replace(self, stack=self.stack.then(left), reduction=left.done)
-                        self._within, self._before = (left, within), working_time() - begin
-                        return self._from_within(within.solve())
+                        return self._solved_smaller(left, working_time() - begin)
                     if components := Components.of(problem, options, self._knowledge_of(found).assignment):
                         return self._solved_apart(components, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
@@ -612,6 +610,12 @@ class _Solving:
     def _with_before(self, result: Result) -> Result:
         """The result with the seconds before the problem within."""
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + self._before})
+
+    def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
+        """The result from the presolved problem; ``seconds`` : of presolve."""
+        within = replace(self, stack=self.stack.then(left), reduction=left.done)
+        self._within, self._before = (left, within), seconds
+        return self._from_within(within.solve())
 
     def _solved_apart(self, components: Components, seconds: float) -> Result:
         """The result from the parts of the problem; ``seconds`` : of the search for them."""

@@ -123,10 +123,7 @@ class CasePlan:
         """Groups for targets that the evidence does not need, given in the order of their removal as barren."""
         if not rest:
             return []
-        needed, _ = self._relevant(set(rest))
-        known = {group.factors for group in evidence}
-        found = [frozenset(own) for own in components(self._scopes, needed)]
-        whole = [self._group(own, rest) for own in found if own not in known]
+        whole = self._together(evidence, rest)
         uses = np.bincount([v for scope in self._scopes for v in scope], minlength=len(self._sizes))
         leaves = sum(uses[v] == 1 for v in rest)
         seconds, begin = tuning().cell_seconds * _cost(whole), time.perf_counter()
@@ -149,6 +146,13 @@ class CasePlan:
             else:
                 groups[merged[0]] = merged[1]
         return min((whole, groups), key=_cost)
+
+    def _together(self, evidence: Sequence[Group], asked: Collection[int]) -> list[Group]:
+        """One group for each component of the factors that some targets need."""
+        needed, _ = self._relevant(set(asked))
+        known = {group.factors for group in evidence}
+        found = [frozenset(own) for own in components(self._scopes, needed)]
+        return [self._group(own, asked) for own in found if own not in known]
 
     def _group_of(self, targets: set[int], asked: Collection[int]) -> Group:
         """The group of the factors that some targets need, which are connected; ``asked`` may have more variables."""
