@@ -195,7 +195,7 @@ def _ties(
     """Functions between clique variables and the variables of their members, and the domain sizes of the former."""
     count, sizes, ties = len(start) - 1, [], []
     for number, members in enumerate(cliques):
-        scope = sorted(set(owner[members].tolist()))
+        scope = distinct_values(owner[members]).tolist()
         sizes.append(len(scope))
         for place, v in enumerate(scope):
             is_member = np.zeros(int(start[v + 1] - start[v]), dtype=bool)

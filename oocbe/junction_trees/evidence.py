@@ -14,6 +14,7 @@ from oocbe.errors import UsageError
 from oocbe.model.names import value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import distinct_values
 from oocbe.tables.frames import arrow_of
 
 Value = str | float
@@ -161,7 +162,7 @@ def _of_frame(problem: Problem, table: Any) -> NDArray[np.int64]:
         column = column.unify_dictionaries().combine_chunks()
         numbers, labels = np.asarray(column.indices.cast(arrow.int64()).fill_null(-1)), column.dictionary.to_pylist()
         found = np.full(len(labels) + 1, UNOBSERVED, dtype=np.int64)
-        for number in sorted(set(numbers[numbers >= 0].tolist())):
+        for number in distinct_values(numbers[numbers >= 0]).tolist():
             if not is_missing(labels[number]):
                 try:
                     found[number] = value_index(problem.variables[v], whole(labels[number]))

@@ -28,8 +28,10 @@ def tuples_at(cells: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.int6
 
 
 def distinct_values(values: NDArray[Any], axis: int | None = None) -> NDArray[Any]:
-    """Distinct values, or distinct slices along an axis, ascending. Without counts, ``np.unique`` of NumPy 2.3
-    and later imports ``numpy.ma``, in 40 ms, and hashes, which takes ten times as long for many values."""
+    """Distinct values of an array, (n,), or its distinct slices along ``axis``; ascending, of the same dtype.
+
+    Without counts, ``np.unique`` imports ``numpy.ma``, in 40 ms, and hashes, ten times as slow (NumPy 2.3 and later).
+    """
     found: NDArray[Any] = np.unique(values, axis=axis, return_counts=True)[0]
     return found
 

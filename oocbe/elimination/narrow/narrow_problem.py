@@ -56,6 +56,7 @@ from oocbe.kernels.cpu.orders.graphs import added_up, summed
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
@@ -138,7 +139,7 @@ def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTa
     rows = np.fromiter((len(part.tuples) for part in parts), dtype=np.int64, count=len(parts))
     strides = _strides(scopes, sizes)
     place = np.repeat(starts[:-1], rows)  # of each listed row
-    for length in sorted(set(arity[rows > 0].tolist())):
+    for length in distinct_values(arity[rows > 0]):
         own = np.flatnonzero((arity == length) & (rows > 0))
         tuples = np.concatenate([parts[i].tuples for i in own])
         steps = strides[scopes.starts[own][:, None] + np.arange(length)]
