@@ -418,7 +418,7 @@ has none in a small piece either, and pieces of that size would take their launc
 
 FRAGMENTED, FRAGMENTED_PACKED = 1.1, 1.2
 """Memory of the pool beside what is in use: blocks of earlier pieces of slightly other sizes; of packed tables also
-those of unpacked rows, which the result fills in part. At 1.1 a tenth of such pieces failed, and were halved."""
+those of unpacked rows, which the result fills in part. At 1.1 a piece of each run failed, and later ones were cut."""
 
 Streamable = Table | PackedTable
 
