@@ -492,13 +492,19 @@ def _numbers(problem: Problem) -> _Numbers:
     extremes = zip(problem.extremes.least.tolist(), problem.extremes.greatest.tolist(), strict=True)
     ends = [sorted((sign * low, sign * high)) for low, high in extremes]
     bound = None if own is None else sign * own
+    saved = min(sign * problem.constant, 0) + sum(min(low, 0) for low, _ in ends)
     if bound is None:
         total = max(sign * problem.constant, 0) + sum(max(high, 0) for _, high in ends)
-        bound = total + _margin(total if problem.is_integral else float(total))
-    saved = min(sign * problem.constant, 0) + sum(min(low, 0) for low, _ in ends)
+        bound = total + (1 if problem.is_integral else _margin(float(max(total, -saved))))
     if problem.is_integral:
         bound = math.ceil(bound)
-        return _Numbers(sign * bound, sign * max(0, bound - int(saved)), None)
+        hard = max(0, bound - int(saved))
+        if max(abs(bound), hard, -saved) >= LARGEST_INTEGER:
+            raise ValueRangeError(
+                f"{problem.name}: costs add up to {hard:.3g}, and the cfn format holds integers of 62 bits; forbid "
+                "tuples instead of giving them large costs"
+            )
+        return _Numbers(sign * bound, sign * hard, None)
     hard = sign * max(0.0, float(math.ceil(bound - saved + _margin(float(abs(bound) - saved)))))
     numbers = {float(problem.constant), *(float(f.default) for f in problem.functions if f.default is not None)}
     numbers.update(*(f.values.astype(np.float64).tolist() for f in problem.functions))
@@ -521,6 +527,6 @@ def _numbers(problem: Problem) -> _Numbers:
     return _Numbers(limit, hard, decimals)
 
 
-def _margin(total: int | float) -> int | float:
-    """Distance of the limit from a sum: 1, or more than the rounding of floats of this size, added in any order."""
-    return 1 if isinstance(total, int) else max(1.0, abs(total) * 1e-6)
+def _margin(total: float) -> float:
+    """Distance of the limit from sums: more than the rounding of floats of this size, added in any order."""
+    return max(1.0, abs(total) * 1e-6)

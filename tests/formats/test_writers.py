@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.errors import FormatError, UnsupportedError
+from oocbe.errors import FormatError, UnsupportedError, ValueRangeError
 from oocbe.formats import read, write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -115,6 +115,17 @@ def test_cfn_keeps_the_digits_that_toulbar2_holds(tmp_path):
     costs = [0.1, 1e-7, math.pi, 123456.75]
     problem = Problem((Variable("x", 4),), (Function.from_array((0,), costs),))
     assert values_of(back(problem, tmp_path / "p.cfn")) == [0.1, 1e-7, 3.14159265359, 123456.75]
+
+
+@pytest.mark.parametrize("sense", [MIN_SUM, MAX_SUM])
+@pytest.mark.parametrize("large", [10**14, 2**61, 2**62 - 2, 2**62, -(2**62), 1e20, -1e20])
+def test_cfn_keeps_what_sums_beside_large_costs_permit_or_is_refused(tmp_path, sense, large):
+    problem = Problem((Variable("x", 2),), (Function.from_array((0,), np.array([0, large])),), semiring=sense)
+    try:
+        assert values_of(back(problem, tmp_path / "p.cfn")) == values_of(problem)
+    except ValueRangeError as error:
+        assert abs(large) >= 2**62 - 2
+        assert "forbid tuples" in str(error)
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
