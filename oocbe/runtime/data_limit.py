@@ -15,6 +15,7 @@ previous limit.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -147,7 +148,7 @@ class DataLimit:
         import resource
 
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = resource.RLIM_INFINITY if nbytes is None else nbytes
+        wanted = resource.RLIM_INFINITY if nbytes is None else min(nbytes, sys.maxsize)  # more overflows
         if hard != resource.RLIM_INFINITY and (nbytes is None or nbytes > hard):
             wanted = hard
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))

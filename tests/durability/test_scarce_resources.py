@@ -152,6 +152,11 @@ def test_processes_of_a_command_have_the_limit_from_before():
     assert resource.getrlimit(kind) == before
 
 
+def test_a_limit_beyond_what_the_system_counts_is_its_largest():
+    with data_limit.of(sys.maxsize, 1):
+        assert resource.getrlimit(resource.RLIMIT_DATA)[0] in (sys.maxsize, resource.RLIM_INFINITY)
+
+
 def test_a_lower_limit_of_the_system_is_left_as_it_is():
     kind = resource.RLIMIT_DATA
     before = resource.getrlimit(kind)
