@@ -279,8 +279,8 @@ def plan(
     format: str | None,
     task: Annotated[str, typer.Option(help="A task, as for oocbe solve.")] = "optimum",
     temperature: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Temperature of the tasks logz and marginals.")
-    ] = 1.0,
+        float | None, typer.Option(metavar="NUMBER", help="Temperature of the tasks logz and marginals. [default: 1]")
+    ] = None,
 ) -> None:
     """Predict time, memory and disk of solving FILE, or of another task.
 
@@ -290,7 +290,8 @@ def plan(
     """
     from oocbe.api.solving.outlook import plan_task
 
-    made = plan_task(load(file, format, evidence), task, options, temperature)
+    given = _settings_of(task, None, temperature)
+    made = plan_task(load(file, format, evidence), task, options, **given)
     print_answer(made.to_json, str(made), made.width)
     if made.disk_refusal:
         raise DiskError(made.disk_refusal)

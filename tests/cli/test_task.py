@@ -106,6 +106,28 @@ def test_wrong_use_is_refused(flags: list[str], message: str) -> None:
     assert message in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("task", "semiring", "message"),
+    [
+        ("mpe", "min-sum", "factors that are multiplied"),
+        ("mpe", "counting", "factors that are multiplied"),
+        ("kbest", "counting", "no best assignments"),
+        ("count-optimal", "sum-product", "no optimal assignments"),
+        ("min-marginals", "max-product", "sums that are compared"),
+    ],
+)
+def test_a_plan_refuses_the_semirings_that_the_task_refuses(task: str, semiring: str, message: str) -> None:
+    for command in ("solve", "plan"):
+        done = run(app, [command, GRID, "--task", task, "--semiring", semiring, "--order-seconds", "0"])
+        assert done.exit_code == 2 and message in done.stderr
+
+
+def test_a_plan_refuses_a_temperature_without_use() -> None:
+    for command in ("solve", "plan"):
+        done = run(app, [command, GRID, "--task", "count", "--temperature", "2"])
+        assert done.exit_code == 2 and "has no use for it" in done.stderr
+
+
 def test_the_time_limit_ends_a_task() -> None:
     done = run(app, ["solve", DAILY, "--task", "count", "--time-limit", "0"])
     assert done.exit_code == 20, done.stderr

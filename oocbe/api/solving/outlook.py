@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from oocbe.api.solving.components import Components
 from oocbe.api.solving.solve import IntegerScaling, prefers_logarithms
 from oocbe.api.tasks.count import ScaledWeights, asks_weights, clauses_left, forbid_zero_weights, tables_of_count
-from oocbe.api.tasks.questions import check_task, problem_of_task
+from oocbe.api.tasks.questions import check_semiring, check_task, problem_of_task
 from oocbe.api.tasks.result import problem_at_once
 from oocbe.api.tasks.tables import keeping_rows
 from oocbe.elimination.engine.decision import COMPLETE
@@ -75,6 +75,7 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         return plan_solve(problem, options)
     is_weighted = asks_weights(task, problem, options)
     whole = reduce_arity(problem.in_semiring(options.semiring or problem.semiring))
+    check_semiring(task, whole)
     if task == "mpe":
         return plan_solve(in_logarithms(whole.in_semiring(MAX_PRODUCT)), replace(options, semiring=None))
     if (narrow := problem_at_once(task, whole, options, temperature)) is not None:

@@ -285,10 +285,8 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
 
     Floating-point values that differ by no more than rounding errors count as equal.
 
-    Raises UnsupportedError: a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
+    Raises errors of :func:`oocbe.api.tasks.tables.compute_tables`.
     """
-    if not problem.semiring.selects:
-        raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no optimal assignments")
     tables = compute_tables(problem, options, observer)
     margin = rounding_margin(problem) if problem.semiring.one == 0 else RELATIVE_MARGIN
     marked: dict[int, Ties] = {}

@@ -33,7 +33,6 @@ from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import INT64_LIMIT, rounding_margin
 from oocbe.elimination.solution_check import check_solution, value_of_assignment
-from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import MAX_PRODUCT, Combination
@@ -47,10 +46,8 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
     Each is evaluated by the problem itself. Floating-point sums that differ only by rounding may be in any order;
     equal values are in the order of the assignments.
 
-    Raises UnsupportedError: a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
+    Raises errors of :func:`oocbe.api.tasks.tables.compute_tables`.
     """
-    if not problem.semiring.selects:
-        raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no best assignments")
     tables = compute_tables(problem, options, observer)
     with tables:
         found: list[tuple[int | float, float, tuple[int, ...]]] = []
@@ -131,14 +128,8 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     Unary constraints are evidence (:meth:`oocbe.model.problem.Problem.with_evidence`). Limits, bounds, run
     directories and errors are those of :func:`oocbe.api.solving.solve.solve`.
 
-    Raises UnsupportedError: values that are not multiplied, or negative ones.
+    Raises UnsupportedError: negative values.
     """
-    semiring = problem.semiring
-    if semiring.combination is not Combination.MULTIPLY or semiring.counts:
-        raise UnsupportedError(
-            f"{problem.name}: the task mpe is about factors that are multiplied, such as probabilities; the {semiring} "
-            "semiring adds. Ask for the optimum"
-        )
     logs = in_logarithms(problem.in_semiring(MAX_PRODUCT))
     options = replace(options, semiring=None)
     result = solve(logs, options, observer)

@@ -34,7 +34,7 @@ from oocbe.junction_trees.support import ROW_BYTES, Clique
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
@@ -188,11 +188,8 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
     If all of the problem's values are integers, these are Python integers in arrays of dtype object; else float64, with
     the rounding error of the largest sums.
 
-    Raises UnsupportedError: a semiring that does not add values and select one sum; an upper bound that sums can reach.
+    Raises UnsupportedError: an upper bound that sums can reach.
     """
-    semiring = problem.semiring
-    if not semiring.selects or semiring.combination is not Combination.ADD:
-        raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
     tables = compute_tables(without_upper_bound(problem), options, observer)
     # A gap between two sums is at most twice the largest of them: value_dtype makes that an even number of 63 bits.
     is_integral = tables.prepared.dtype.kind == "i"
@@ -209,7 +206,7 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
         if best is None:
             return finished("min-marginals", problem, tables, None, status="infeasible")
         descend(tables, np.zeros_like(never)[()], never, np.minimum, share)
-        sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
+        sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
         dtype = np.dtype(object if is_integral else np.float64)
         values = tuple(
             np.array([math.nan if gap == never else best + sign * gap for gap in own.tolist()], dtype=dtype)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import hard_part
-from oocbe.errors import UsageError
+from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import COUNTING
+from oocbe.model.semiring import COUNTING, Combination
 from oocbe.model.settings.option_values import parse_temperature
 
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
@@ -20,6 +20,21 @@ def check_task(task: str, temperature: object) -> float:
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
     return parse_temperature(temperature)
+
+
+def check_semiring(task: str, problem: Problem) -> None:
+    """Raise UnsupportedError unless a problem's semiring has a meaning for a task."""
+    semiring, adds = problem.semiring, problem.semiring.combination is Combination.ADD
+    if task == "mpe" and (adds or semiring.counts):
+        raise UnsupportedError(
+            f"{problem.name}: the task mpe is about factors that are multiplied, such as probabilities; the {semiring} "
+            "semiring has none. Ask for the optimum"
+        )
+    if task == "min-marginals" and not (adds and semiring.selects):
+        raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
+    if task in ("count-optimal", "kbest") and not semiring.selects:
+        kind = "best" if task == "kbest" else "optimal"
+        raise UnsupportedError(f"{problem.name}: the {semiring} semiring has no {kind} assignments")
 
 
 def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from oocbe.api.facade import load_problem, settings_from, use_workers_of
-from oocbe.api.tasks.questions import check_task
+from oocbe.api.tasks.questions import check_semiring, check_task
 from oocbe.elimination.observer import Observer
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
@@ -120,6 +120,7 @@ def answered(
     is_weighted = asks_weights(task, problem, settings)
     watch, before = Stopwatch(), read_by_workers()
     whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
+    check_semiring(task, whole)
     if is_weighted:
         whole = forbid_zero_weights(whole)
     if settings.ub is not None:
