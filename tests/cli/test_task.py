@@ -112,7 +112,7 @@ def test_wrong_use_is_refused(flags: list[str], message: str) -> None:
         ("mpe", "min-sum", "factors that are multiplied"),
         ("mpe", "counting", "factors that are multiplied"),
         ("kbest", "counting", "no best assignments"),
-        ("count-optimal", "sum-product", "no optimal assignments"),
+        ("count-optimal", "sum-product", "no best assignments"),
         ("min-marginals", "max-product", "sums that are compared"),
     ],
 )
@@ -120,6 +120,19 @@ def test_a_plan_refuses_the_semirings_that_the_task_refuses(task: str, semiring:
     for command in ("solve", "plan"):
         done = run(app, [command, GRID, "--task", task, "--semiring", semiring, "--order-seconds", "0"])
         assert done.exit_code == 2 and message in done.stderr
+
+
+@pytest.mark.parametrize("task", ["kbest", "count-optimal", "marginals", "min-marginals", "count", "logz"])
+def test_a_plan_refuses_linear_constraints_that_the_task_refuses(tmp_path: Path, task: str) -> None:
+    costs, amounts = ([f"{1 + v * k % 11} x{v}" for v in range(40)] for k in (3, 7))
+    file = tmp_path / "wide.lp"
+    file.write_text(
+        f"Minimize\n {' + '.join(costs)}\nSubject To\n {' + '.join(amounts)} >= 90\n"
+        f"Binary\n {' '.join(f'x{v}' for v in range(40))}\nEnd\n"
+    )
+    done = [run(app, [command, str(file), "--task", task, "--order-seconds", "0"]) for command in ("solve", "plan")]
+    refused = task not in ("count", "logz")
+    assert [(d.exit_code, "can bind" in d.stderr) for d in done] == [(2 * refused, refused)] * 2
 
 
 def test_a_plan_refuses_a_temperature_without_use() -> None:

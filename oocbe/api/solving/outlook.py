@@ -11,7 +11,7 @@ from oocbe.api.solving.solve import IntegerScaling, prefers_logarithms
 from oocbe.api.tasks.count import ScaledWeights, asks_weights, clauses_left, forbid_zero_weights, tables_of_count
 from oocbe.api.tasks.questions import check_semiring, check_task, problem_of_task
 from oocbe.api.tasks.result import problem_at_once
-from oocbe.api.tasks.tables import keeping_rows
+from oocbe.api.tasks.tables import check_constraints, keeping_rows
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_problem import narrow_plan, narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan, plan_of
@@ -104,6 +104,7 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         target, orders = tables_of_count(stack.problem, ScaledWeights.of(stack), options)
     else:
         target, orders = problem_of_task(task, stack.problem, temperature), None
+    check_constraints(target, task in ("count", "logz"))
     kept = keeping_rows(options, target)
     plan = make_plan(target, kept) if orders is None else plan_of(target, orders(target, kept)[0], kept)
     return replace(plan, **about)

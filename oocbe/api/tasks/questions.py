@@ -33,8 +33,7 @@ def check_semiring(task: str, problem: Problem) -> None:
     if task == "min-marginals" and not (adds and semiring.selects):
         raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
     if task in ("count-optimal", "kbest") and not semiring.selects:
-        kind = "best" if task == "kbest" else "optimal"
-        raise UnsupportedError(f"{problem.name}: the {semiring} semiring has no {kind} assignments")
+        raise UnsupportedError(f"{problem.name}: the {semiring} semiring has no best assignments")
 
 
 def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:

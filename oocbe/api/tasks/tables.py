@@ -85,6 +85,20 @@ def keeping_rows(options: SolveOptions, problem: Problem) -> SolveOptions:
     return replace(options, semiring=problem.semiring, dominance=False, bounds="none")
 
 
+def check_constraints(problem: Problem, carries: bool) -> None:
+    """Raise UnsupportedError for a linear constraint that can bind, and does not fit the keys or, without ``carries``,
+    has more variables than fit a lookup."""
+    if relaxed := left_out(problem):
+        raise UnsupportedError(f"{problem.name}: the task needs every constraint enforced; {why_left_out(relaxed)}")
+    if not carries and (carried := carried_in_rows(problem)):
+        c = problem.linear_constraints[carried[0]]
+        raise UnsupportedError(
+            f"{problem.name}: {c.name} over {len(c.scope)} variables can bind; this task goes back over the tables, "
+            "which is not supported yet where their rows carry what they consume of a linear constraint. The optimum, "
+            "count and logz are exact there"
+        )
+
+
 def compute_tables(
     problem: Problem,
     options: SolveOptions,
@@ -100,22 +114,10 @@ def compute_tables(
     carries : whether the task accepts rows that carry their consumption of linear constraints.
     known : an order from an earlier search, in place of a long one. orders : finds orders, the best first; None: all
         orders are permitted. forward : class that makes the messages.
-    Raises UnsupportedError: a linear constraint that can bind, and does not fit the keys or, without ``carries``, has
-    more variables than fit a lookup; ResourceError: messages do not fit the memory limit, or the disk is full;
-    FloatRangeError: products of floats leave the range of float64; TimeLimitError: ``options.time_limit``, counted from
-    here, was reached; it includes later passes of the engine.
+    Raises errors of :func:`check_constraints`; ResourceError: memory or disk is full; FloatRangeError: products
+    leave float64; TimeLimitError: ``options.time_limit``, counted from here, was reached; it includes later passes.
     """
-    relaxed = left_out(problem)
-    if relaxed:
-        raise UnsupportedError(f"{problem.name}: the task needs every constraint enforced; {why_left_out(relaxed)}")
-    carried = carried_in_rows(problem)
-    if carried and not carries:
-        c = problem.linear_constraints[carried[0]]
-        raise UnsupportedError(
-            f"{problem.name}: {c.name} over {len(c.scope)} variables can bind; this task goes back over the tables, "
-            "which is not supported yet where their rows carry what they consume of a linear constraint. The optimum, "
-            "count and logz are exact there"
-        )
+    check_constraints(problem, carries)
     with ExitStack() as failed:
         deadline = Deadline(options.time_limit)
         failed.callback(deadline.close)
