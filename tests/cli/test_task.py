@@ -135,6 +135,14 @@ def test_a_plan_refuses_linear_constraints_that_the_task_refuses(tmp_path: Path,
     assert [(d.exit_code, "can bind" in d.stderr) for d in done] == [(2 * refused, refused)] * 2
 
 
+def test_a_plan_refuses_an_upper_bound_that_the_task_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "bound.wcsp"
+    file.write_text("bound 2 2 2 5\n2 2\n1 0 0 1\n1 3\n1 1 0 1\n1 3\n")
+    for command in ("solve", "plan"):
+        done = run(app, [command, str(file), "--task", "min-marginals", "--order-seconds", "0"])
+        assert done.exit_code == 2 and "upper bound of 5" in done.stderr
+
+
 def test_a_plan_refuses_a_temperature_without_use() -> None:
     for command in ("solve", "plan"):
         done = run(app, [command, GRID, "--task", "count", "--temperature", "2"])

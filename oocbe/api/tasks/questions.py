@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oocbe.elimination.preparation.temperature import at_temperature
-from oocbe.elimination.preparation.upper_bound import hard_part
+from oocbe.elimination.preparation.upper_bound import hard_part, without_upper_bound
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, Combination
@@ -26,10 +26,7 @@ def check_semiring(task: str, problem: Problem) -> None:
     """Raise UnsupportedError unless a problem's semiring has a meaning for a task."""
     semiring, adds = problem.semiring, problem.semiring.combination is Combination.ADD
     if task == "mpe" and (adds or semiring.counts):
-        raise UnsupportedError(
-            f"{problem.name}: the task mpe is about factors that are multiplied, such as probabilities; the {semiring} "
-            "semiring has none. Ask for the optimum"
-        )
+        raise UnsupportedError(f"{problem.name}: mpe is of factors that are multiplied, not {semiring}; use optimum")
     if task == "min-marginals" and not (adds and semiring.selects):
         raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
     if task in ("count-optimal", "kbest") and not semiring.selects:
@@ -40,4 +37,6 @@ def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Pr
     """The problem whose tables answer a task."""
     if task == "count":
         return replace(hard_part(problem), semiring=COUNTING)
+    if task == "min-marginals":
+        return without_upper_bound(problem)
     return at_temperature(problem, temperature) if task in ("logz", "marginals") else problem
