@@ -70,6 +70,15 @@ def _memory_folder() -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def engine_eliminates_small_problems() -> Iterator[None]:
+    """Tests are of the engine and of bounds, however small a problem: those of the loop for narrow problems say so."""
+    with ExitStack() as changed:
+        if "NARROW_TESTS" not in os.environ:
+            changed.enter_context(tuned(narrow_bucket_seconds=0))
+        yield
+
+
 @pytest.fixture
 def tune() -> Iterator[Callable[..., None]]:
     """Changes numbers that decisions turn on, until the test is over: ``tune(held_share=0)``."""

@@ -33,7 +33,7 @@ from oocbe.elimination.engine.decision import (
 from oocbe.elimination.plan.bucket_forecast import MessageForecast, Passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
-from oocbe.model.settings.tuning import Tuning, tuned, tuning
+from oocbe.model.settings.tuning import tuned, tuning
 from oocbe.stress.tables import random_network
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
@@ -178,10 +178,11 @@ def test_rows_are_joined_on_a_device_where_that_pays():
 
 
 def test_numbers_vary_for_a_block():
+    before = tuning()
     with tuned(favour=0.0) as numbers:
-        assert tuning() is numbers
+        assert tuning() is numbers and numbers == before._replace(favour=0.0)
         assert not decide(DENSE, PLENTY, None, AUTO).is_complete
-    assert tuning() == Tuning()
+    assert tuning() is before
     with pytest.raises(TypeError, match="favor"), tuned(favor=1.0):
         pass
 

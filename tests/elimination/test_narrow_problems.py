@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.narrow import narrow_problem as narrow_module
 from oocbe.elimination.narrow.narrow_problem import COUNTS, narrow_problem
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
@@ -15,14 +16,22 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import Tuning
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
 
-@pytest.fixture
-def all_narrow(tune):
-    """Every problem is one for one loop, however few variables it has."""
-    tune(many_parts=1, narrow_bucket_seconds=10.0)
+@pytest.fixture(autouse=True)
+def as_outside_of_the_tests(tune, monkeypatch):
+    """Small problems are solved in one loop, compiled before or not."""
+    tune(narrow_bucket_seconds=Tuning().narrow_bucket_seconds)
+    monkeypatch.setattr(narrow_module, "is_ready", lambda *_: True)
+
+
+@pytest.fixture(params=[1, Tuning().many_parts])
+def all_narrow(request, tune):
+    """Every problem is one for one loop, as a large or as a small one."""
+    tune(many_parts=request.param, narrow_bucket_seconds=10.0)
 
 
 def random_problem(seed, semiring=MIN_SUM):
@@ -122,6 +131,72 @@ def test_values_that_propagation_removes_are_not_refused(semiring, wrong, all_na
     assert len(oocbe.plan(left).choice.order) <= 1
     with pytest.raises((UnsupportedError, ValueRangeError)):
         oocbe.solve(whole)
+
+
+@pytest.mark.parametrize("name", ["min-sum", "max-sum", "max-product", "sum-product"])
+def test_values_near_the_limits_of_floats_are_left_to_the_engine(name):
+    """One loop would report infinity, or 0: sums beyond 1e308, and products of 400 small factors and their inverses."""
+    adds = name.endswith("sum")
+    values = np.full((2, 2), 1.5e308) if adds else np.array([[1e-9, 1e-9], [1e-12, 1e-10]])
+    scopes = [(0, 1), (1, 2)] if adds else [(0, 1), (1, 2)] * 200
+    pairs = [Function.from_array(scope, values) for scope in scopes]
+    largest = Function((), np.zeros((1, 0)), [1e308])
+    for parts in (pairs, [largest] * 2 if adds else [largest, *pairs]):
+        problem = Problem(tuple(Variable(v, 2) for v in "abc"), tuple(parts), semiring=SEMIRINGS[name])
+        assert narrow_problem(problem, SolveOptions()) is None
+        result = oocbe.solve(problem)
+        assert result.value == (math.inf if adds else 0)
+        assert adds or any("natural logarithm is" in note for note in result.notes)
+    near = Problem(problem.variables, (Function.from_array((0, 1), values / 2**30),), semiring=SEMIRINGS[name])
+    assert narrow_problem(near, SolveOptions()) is not None
+
+
+@pytest.mark.parametrize("option", [{"order": "min-fill"}, {"bounds": "none"}, {"tables": "complete"}])
+def test_who_sets_an_option_of_the_engine_gets_the_engine(option):
+    problem = random_problem(4)
+    assert narrow_problem(problem, SolveOptions()) is not None
+    assert narrow_problem(problem, SolveOptions(**option)) is None
+    assert oocbe.solve(problem, **option).value == oocbe.solve(problem).value
+
+
+def test_an_observer_of_a_small_problem_gets_plan_and_buckets():
+    class Events(oocbe.Observer):
+        def __init__(self):
+            self.plans, self.buckets, self.results = [], [], []
+
+        def started(self, plan):
+            self.plans.append(plan)
+
+        def bucket_done(self, number, total, variable, rows, bytes):
+            self.buckets.append((number, total, variable, rows, bytes))
+
+        def finished(self, result):
+            self.results.append(result)
+
+    problem, events = chain(edges_of("cycle", 5), 5, [[0, 1], [1, 0]]), Events()
+    result = oocbe.solve(problem, observer=events)
+    assert events.results == [result] and [plan.choice.order for plan in events.plans] == [result.order]
+    assert [rows for *_, rows, _ in events.buckets] == [4, 4, 4, 2, 1] == [bucket.rows for bucket in result.buckets]
+    names = [problem.variables[v].name for v in result.order]
+    assert [(n, total, v) for n, total, v, *_ in events.buckets] == [(i + 1, 5, v) for i, v in enumerate(names)]
+    assert oocbe.plan(problem).choice.order == result.order
+
+
+@pytest.mark.parametrize("loop", [narrow_module.eliminate, narrow_module.choose_values, narrow_module.count_within])
+def test_a_small_problem_does_not_wait_for_a_compiler(loop, monkeypatch):
+    """The engine solves it, unless it is so small that the loop is interpreted."""
+    monkeypatch.setattr(narrow_module, "is_ready", lambda asked, *_: asked is not loop)
+    temperature = COUNTS if loop is narrow_module.count_within else None
+    cells = narrow_module.INTERPRETED_CELLS
+    for size, is_waiting in ((8, False), (math.isqrt(cells), True)):
+        variables = tuple(Variable(v, size) for v in "abc")
+        pairs = tuple(Function.from_array((v, v + 1), np.arange(size**2).reshape(size, size)) for v in (0, 1))
+        forbidden = tuple(Constraint((v, v + 1), [[1, 1]]) for v in (0, 1))
+        problem = Problem(variables, pairs, forbidden)
+        assert (narrow_problem(problem, SolveOptions(), temperature) is None) == is_waiting
+        assert oocbe.solve(problem).value == 0 and oocbe.count(problem).value == size**3 - 2 * size + 1
+    large = chain(edges_of("path", 5_000), 5_000, [[0, 1], [1, 0]])
+    assert narrow_problem(large, SolveOptions(), temperature) is not None
 
 
 def chain(edges, count, values):

@@ -361,11 +361,12 @@ def solve(
     used, history = stack, History(observer, begin, given)
     with listening() as interruption:
         try:
-            result = narrow_result(whole, options)
+            result = narrow_result(whole, options, history.begin)
             if result is None:
                 used = stack = presolved(stack, options)
                 check_linear(stack.problem, semiring)
-                result = narrow_result(stack.problem, options) if stack.problem.sizes != whole.sizes else None
+                if stack.problem.sizes != whole.sizes:
+                    result = narrow_result(stack.problem, options, history.begin)
             if result is None:
                 used, result = _solved_or_by_logarithms(stack, options, history, begin, interruption)
         except BaseException as error:
@@ -399,8 +400,10 @@ def _solved_or_by_logarithms(
 
     with unlimited(), Deadline(left(LOGARITHM_SECONDS)):  # partial results at a limit refer to them
         logarithms = Logarithms.of(problem, why)
-    options = replace(logarithms.options(options), time_limit=left(SHORTEST_LIMIT))
-    return _solved(stack.then(logarithms), options, history, begin, interruption)
+    stack, options = stack.then(logarithms), replace(logarithms.options(options), time_limit=left(SHORTEST_LIMIT))
+    if (result := narrow_result(stack.problem, options, history.begin)) is not None:
+        return stack, result
+    return _solved(stack, options, history, begin, interruption)
 
 
 def _solved(

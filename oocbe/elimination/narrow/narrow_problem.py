@@ -1,16 +1,17 @@
-"""Problems of thousands to millions of variables that elimination solves with small tables, in one compiled loop.
+"""Problems of any number of variables that elimination solves with small tables, in one compiled loop.
 
 A bucket of the engine takes one to two milliseconds regardless of its contents, for planning, layout and join. A path
-of a million variables would take half an hour, with four cells a bucket. If the messages of one greedy order are small
-in total, one loop (:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`) joins all buckets over flat arrays, as complete
-tables. The total is certain in advance: a table's cells are the assignments of its variables.
+of a million variables would take half an hour, with four cells a bucket; a network of thirty takes longer to plan. If
+the messages of one greedy order are small in total, one loop (:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`) joins
+all buckets over flat arrays, as complete tables. The total is certain in advance: a table's cells are the assignments
+of its variables.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
@@ -27,7 +28,7 @@ from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.outcome import result_of_elimination
 from oocbe.elimination.plan.bucket_forecast import BucketForecast
 from oocbe.elimination.plan.plan import Plan, PlannedBucket, disk_available
-from oocbe.elimination.preparation.prepare import check_signs, scopes_of, zeros_forbid
+from oocbe.elimination.preparation.prepare import check_signs, zeros_forbid
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor, without_offsets
@@ -52,6 +53,7 @@ from oocbe.kernels.cpu.buckets.narrow_buckets import (
     descend,
     eliminate,
 )
+from oocbe.kernels.cpu.jit import is_ready
 from oocbe.kernels.cpu.orders.graphs import added_up, summed
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -62,6 +64,7 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked, unlimited
 from oocbe.runtime.process_memory import peak_memory
+from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 from oocbe.tables.layout import bits_for
 
 
@@ -85,6 +88,15 @@ class FlatTables(NamedTuple):
             return 0.0
         with np.errstate(over="ignore"):
             return float(np.maximum.reduceat(np.abs(self.values, dtype=np.float64), self.starts[:-1]).sum())
+
+    def fit_floats(self, semiring: Semiring, constants: Sequence[int | float]) -> bool:
+        """Whether float64 represents the value of every partial assignment, also relative to that of any other one."""
+        if semiring.combination is Combination.ADD:
+            return self.magnitude + sum(map(abs, constants)) <= 2.0**MOST_EXPONENT
+        sizes = np.abs(np.concatenate([self.values, constants]), dtype=np.float64)
+        exponents = np.abs(np.log2(sizes, out=np.zeros_like(sizes), where=sizes > 0))
+        starts = np.concatenate([self.starts[:-1], np.arange(len(self.values), len(sizes))])
+        return float(np.maximum.reduceat(exponents, starts).sum()) <= MOST_EXPONENT
 
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
         """The tables as logarithms of weights, and the parts without variables; errors as for a problem."""
@@ -177,6 +189,12 @@ def constants_of(problem: Problem) -> tuple[list[int | float], bool]:
 ULP = 2.0**-52
 """Rounding error of an addition of floats relative to the largest partial sum, with a safety margin."""
 
+MOST_EXPONENT = 1000
+"""Power of two up to which float64 represents a number and its inverse, with room for rounding."""
+
+INTERPRETED_CELLS = 4_000
+"""Cells up to which loops are interpreted in some 0.1 s."""
+
 COUNT_FLOORS = (0.0, 1.0, 3.0, 6.0, 10.0)
 """Floors of the orders tried for counts. A floor increases the messages' cells, but far fewer have long numbers."""
 
@@ -261,11 +279,23 @@ class NarrowProblem:
         values = np.concatenate([self.tables.values.astype(dtype, copy=False), np.zeros(total, dtype=dtype)])
         return values, np.concatenate([self.tables.permitted, np.zeros(total, dtype=np.uint8)])
 
+    def waits_for_compiler(self, counts: bool) -> bool:
+        """Whether a loop has to be compiled first, which takes longer than a small problem in the engine."""
+        values, permitted = self.cells(np.int64 if counts else self.tables.values.dtype)
+        if len(values) <= INTERPRETED_CELLS:
+            return False
+        none, flag = np.zeros(0, dtype=np.int32), current_flag()
+        if counts:
+            return not is_ready(count_within, self.layout, values, permitted, permitted, flag)
+        is_compiled = is_ready(choose_values, self.layout, none)
+        return not (is_ready(eliminate, self.layout, values, permitted, none, ADDED, True, flag) and is_compiled)
+
     def is_last(self) -> NDArray[np.bool_]:
         """Which messages have no variables."""
         found: NDArray[np.bool_] = np.diff(self.separators.starts) == 0
         return found
 
+    @spanning(ELIMINATION, "all buckets in one loop")
     def solve(self) -> tuple[ForwardPass, tuple[int, ...] | None]:
         """The result of a forward pass, and an optimal assignment for selecting semirings.
 
@@ -292,7 +322,10 @@ class NarrowProblem:
         found: list[int | float] = [*constants, *values[ends].tolist()]
         total: int | float
         if self.semiring.combination is Combination.ADD:
-            total = sum(found) if values.dtype.kind == "i" else math.fsum(found)
+            try:
+                total = sum(found) if values.dtype.kind == "i" else math.fsum(found)
+            except OverflowError:
+                total = math.inf
         else:
             total = 1.0
             for value in found:
@@ -305,6 +338,7 @@ class NarrowProblem:
         numbers = (int(rows.max(initial=0)), int(rows.sum()), self.width)
         return ForwardPass([], None if is_impossible else total, exponent, *numbers)
 
+    @spanning(ELIMINATION, "all buckets in one loop")
     def marginals(self) -> tuple[float, tuple[NDArray[np.float64], ...]] | None:
         """In log-sum-exp, the logarithm of the sum of weights, and each value's probability; None: nothing is feasible.
 
@@ -325,8 +359,17 @@ class NarrowProblem:
         return float(outcome.value), tuple(np.split(shares, value_starts[1:-1]))
 
 
+Begun = Callable[[Problem, OrderChoice, Callable[[], Plan]], Callable[[int, int, int], None]]
+"""Records that an order's elimination begins, with its plan if requested, and returns the callback for its buckets:
+number, rows and bytes."""
+
 COUNTS: Final = True
 """Value of ``temperature`` that requests the count of assignments, regardless of their values."""
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the engine, and bounds, solve the problem in seconds."""
+    return len(problem.variables) < tuning().many_parts
 
 
 def narrow_problem(
@@ -342,14 +385,19 @@ def narrow_problem(
     Raises UnsupportedError: weights are negative; TimeLimitError: the deadline of the block passed; FormatError: the
     file named by ``options.order`` is no order.
     """
-    semiring, count = problem.semiring, len(problem.variables)
-    numbers = tuning()
-    is_small = count < numbers.many_parts
-    if is_small or options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
+    semiring, numbers = problem.semiring, tuning()
+    if options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
         return None
-    if options.bounds not in ("auto", "none") or carried_in_rows(problem) or left_out(problem):
+    small, counts = is_small(problem), temperature is COUNTS
+    requests = {options.order, options.tables, options.bounds, options.backend} - {"auto", "cpu"}
+    if (small and requests) or options.bounds not in ("auto", "none"):  # for the engine
         return None
-    counts = temperature is COUNTS
+    begin, memory = time.monotonic(), message_memory(options)
+    most = numbers.narrow_bucket_seconds * len(problem.variables) / numbers.narrow_cell_seconds
+    found = _order(problem, options, min(most, memory / numbers.cell_bytes), counts)
+    taken = time.monotonic() - begin
+    if found is None or carried_in_rows(problem) or left_out(problem):
+        return None
     if temperature is None:
         try:
             is_integral = value_dtype(problem, semiring).kind == "i"
@@ -358,28 +406,29 @@ def narrow_problem(
             return None
         if semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY):
             return None
-    begin, memory = time.monotonic(), message_memory(options)
-    most = numbers.narrow_bucket_seconds * count / numbers.narrow_cell_seconds
-    found = _order(problem, options, min(most, memory / numbers.cell_bytes), counts)
-    if found is None:
-        return None
-    taken = time.monotonic() - begin
     problem = problem if temperature is None else without_offsets(problem)
     tables = flat_tables(problem, semiring, memory // numbers.narrow_factor_bytes)
     check_deadline()
     if tables is None:
         return None
+    if small and temperature is None and not tables.fit_floats(semiring, constants_of(problem)[0]):
+        return None
     if temperature is not None and not counts:
         problem, tables = tables.at_temperature(problem, temperature)
-    return NarrowProblem(problem, problem.semiring, tables, *found, taken)
+    narrow = NarrowProblem(problem, problem.semiring, tables, *found, taken)
+    return None if small and narrow.waits_for_compiler(counts) else narrow
 
 
 def _order(
     problem: Problem, options: SolveOptions, most: float, counts: bool
 ) -> tuple[NDArray[np.int64], str, Separators, float] | None:
     """An order within the limit of cells of all buckets, its heuristic, its separators and their cells."""
+    linear = [c.scope for c in problem.linear_constraints if c.can_bind]
+    if any(math.prod(float(problem.sizes[v]) for v in scope) > most for scope in linear):
+        return None  # some bucket joins all variables of a scope
+    scopes = [*(f.scope for f in problem.functions), *(c.scope for c in problem.constraints), *linear]
     try:
-        graph = ScopeGraph(problem.name, scopes_of(problem), problem.sizes)
+        graph = ScopeGraph(problem.name, scopes, problem.sizes)
     except ResourceError:
         return None
     best: tuple[NDArray[np.int64], str, Separators, float] | None = None
@@ -438,6 +487,7 @@ def _count_seconds(
     return float(cells.sum())
 
 
+@spanning(ELIMINATION, "all buckets in one loop")
 def count_feasible(narrow: NarrowProblem) -> int:
     """The exact number of feasible assignments.
 
@@ -498,9 +548,10 @@ def _product(factors: list[Any]) -> Any:
     return factors[0] if factors else 1
 
 
-def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
+def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Result | None:
     """The result; None if the problem is unsuitable for one loop, or if time ran out and bounds are available.
 
+    begun : records an elimination, unless the problem is large: a record takes longer than a bucket.
     Raises TimeLimitError: the deadline of the current block passed; FloatRangeError: float64 cannot represent a value;
     FormatError: the file named by ``options.order`` is no order of this problem.
     """
@@ -518,8 +569,12 @@ def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
             return None
         raise
     ended = time.perf_counter()
-    order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype.name
-    result = result_of_elimination(problem, options, outcome, order, dtype, assignment, "cpu")
+    order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype
+    if is_small(problem):
+        bucket_done = begun(problem, narrow.choice, lambda: narrow_plan(narrow, options))
+        for number, rows in enumerate(narrow.message_cells.tolist(), start=1):
+            bucket_done(number, rows, rows * dtype.itemsize)
+    result = result_of_elimination(problem, options, outcome, order, dtype.name, assignment, "cpu")
     with unlimited():
         check_solution(problem, result.value, result.assignment, "elimination")
     seconds = {"order": narrow.order_seconds, "forward": ended - begin - narrow.order_seconds, "backward": 0.0}
