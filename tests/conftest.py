@@ -18,10 +18,11 @@ import typer.testing
 from hypothesis import settings
 
 from oocbe.cli import doctor
+from oocbe.elimination.narrow import narrow_problem
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
-from oocbe.model.settings.tuning import tuned
+from oocbe.model.settings.tuning import Tuning, tuned
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder
 
@@ -73,9 +74,15 @@ def _memory_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def engine_eliminates_small_problems() -> Iterator[None]:
     """Tests are of the engine and of bounds, however small a problem: those of the loop for narrow problems say so."""
-    with ExitStack() as changed:
-        if "NARROW_TESTS" not in os.environ:
-            changed.enter_context(tuned(narrow_bucket_seconds=0))
+    with tuned(narrow_bucket_seconds=0):
+        yield
+
+
+@pytest.fixture
+def as_outside_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small problems with small messages are solved in one loop, as users have them solved once it is compiled."""
+    monkeypatch.setattr(narrow_problem, "is_ready", lambda *_: True)
+    with tuned(narrow_bucket_seconds=Tuning().narrow_bucket_seconds):
         yield
 
 

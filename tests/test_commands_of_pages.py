@@ -22,6 +22,8 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import PART_NAME
 from oocbe.tables.parts import PartsWriter
 
+pytestmark = pytest.mark.usefixtures("as_outside_of_the_tests")
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -12,6 +12,8 @@ from oocbe.cli.main import app
 from oocbe.formats import formats
 from oocbe.model.settings.options import OTHER_VARIABLES
 
+pytestmark = pytest.mark.usefixtures("as_outside_of_the_tests")
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 

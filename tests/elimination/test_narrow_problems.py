@@ -20,12 +20,7 @@ from oocbe.model.settings.tuning import Tuning
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
-
-@pytest.fixture(autouse=True)
-def as_outside_of_the_tests(tune, monkeypatch):
-    """Small problems are solved in one loop, compiled before or not."""
-    tune(narrow_bucket_seconds=Tuning().narrow_bucket_seconds)
-    monkeypatch.setattr(narrow_module, "is_ready", lambda *_: True)
+pytestmark = pytest.mark.usefixtures("as_outside_of_the_tests")
 
 
 @pytest.fixture(params=[1, Tuning().many_parts])

@@ -35,7 +35,7 @@ from oocbe.elimination.buckets.resources import engine_for, memory_warning, mess
 from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.engine.factors import elements_of
-from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.narrow.narrow_problem import is_small, narrow_problem
 from oocbe.elimination.observer import Observer, bucket_callback
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -219,7 +219,8 @@ class Bounding:
         options = self.options
         left = math.inf if deadline is None else deadline.remaining
         search = (self.target, options.order, min(options.order_seconds, left), options.seed)
-        self.narrow = narrow = narrow_problem(self.target, options)
+        # Bounds of a small problem gain more from the best order than its elimination in one loop saves.
+        self.narrow = narrow = None if is_small(self.target) else narrow_problem(self.target, options)
         choice = narrow.choice if narrow else search_orders(*search, deadline=deadline)[0]
         self.order = choice.order
         self.width = narrow.width if narrow else max(map(len, choice.separators), default=0)
