@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -39,7 +39,7 @@ from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import Buffers, SliceSource, Source, StoredRows, row_bytes, sliced
 from oocbe.kernels.interface import Backend
-from oocbe.model.row_numbers import even_ranges, key_number
+from oocbe.model.row_numbers import even_ranges, key_number, stretches_of
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
@@ -62,7 +62,7 @@ class ScratchFile:
         self.layout, self.dtype, self.is_sorted = layout, dtype, False
         self.rows = 0
         self._words = np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)  # a value's bits
-        self._starts: list[int] = []
+        self._starts = [0]
         self._runs: list[list[_Column]] = []
         self._segments: dict[int, tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
         self._end = 0
@@ -85,8 +85,8 @@ class ScratchFile:
             offsets = accumulate(sizes, initial=self._end)
             run = [_Column(base, size, offset) for (base, size), offset in zip(narrowest, offsets, strict=False)]
             self._runs.append(run)
-            self._starts.append(start)
             self.rows += len(values)
+            self._starts.append(self.rows)
             self._end += nbytes
         with span(WRITER, "write scratch", bytes=nbytes):
             for column, how in zip(words, run, strict=True):
@@ -109,22 +109,15 @@ class ScratchFile:
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Rows ``start`` and following, of one run or several, into the caller's arrays; see ``Source``."""
-        done, wanted = 0, keys.shape[1]
         targets = [*keys] if values is None else [*keys, values.view(self._words)]
-        while done < wanted:
-            number = bisect_right(self._starts, start + done) - 1
-            first = self._starts[number]
-            last = self._starts[number + 1] if number + 1 < len(self._starts) else self.rows
-            low = start + done - first
-            count = min(last - first - low, wanted - done)
-            columns = [column[done : done + count] for column in targets]
+        for number, low, rows in stretches_of(self._starts, start, keys.shape[1]):
+            columns = [column[rows] for column in targets]
             run = self._runs[number][: len(columns)]
-            with span(READER, "read scratch", bytes=count * sum(how.size for how in run)):
+            with span(READER, "read scratch", bytes=len(columns[0]) * sum(how.size for how in run)):
                 for column, how in zip(columns, run, strict=True):
                     self._read(column, how, low)
             with span(READER, "check scratch"):
                 self._verify(number, low, columns)
-            done += count
 
     def _read(self, words: NDArray[Any], how: _Column, low: int) -> None:
         from oocbe.kernels.cpu.packing.fields import widen
@@ -151,7 +144,7 @@ class ScratchFile:
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """All rows cut into ranges of at most ``most`` rows: whole runs if they are small enough."""
-        for first, last in pairwise([*self._starts, self.rows]):
+        for first, last in pairwise(self._starts):
             for low, high in even_ranges(last - first, most):
                 yield first + low, first + high
 
@@ -337,16 +330,8 @@ class LaidEndToEnd:
 
     def read_into(self, start: int, keys: NDArray[Any], values: NDArray[Any] | None) -> None:
         """Rows ``start`` and following; see :class:`oocbe.execution.sources.Source`."""
-        done, wanted = 0, keys.shape[1]
-        number = bisect_right(self._starts, start) - 1
-        while done < wanted:
-            skipped = start + done - self._starts[number]
-            count = min(self.sources[number].rows - skipped, wanted - done)
-            if count > 0:
-                rows = slice(done, done + count)
-                self.sources[number].read_into(skipped, keys[:, rows], None if values is None else values[rows])
-                done += count
-            number += 1
+        for number, skipped, rows in stretches_of(self._starts, start, keys.shape[1]):
+            self.sources[number].read_into(skipped, keys[:, rows], None if values is None else values[rows])
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """All rows cut into ranges of at most ``most`` rows, none across two sources."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pairs.sort import find_rows
-from oocbe.model.row_numbers import even_ranges, first_not_below, key_number
+from oocbe.model.row_numbers import even_ranges, first_not_below, key_number, stretches_of
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import phase
 from oocbe.tables.layout import Layout
@@ -300,19 +300,9 @@ class SliceSource:
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Rows of the segments from ``start`` on; see :class:`Source`."""
-        done, wanted = 0, keys.shape[1]
-        segment = int(np.searchsorted(self._places, start, side="right")) - 1
-        while done < wanted:
-            skipped = start + done - int(self._places[segment])
-            count = min(int(self._counts[segment]) - skipped, wanted - done)
-            if count:
-                self._source.read_into(
-                    int(self._starts[segment]) + skipped,
-                    keys[:, done : done + count],
-                    None if values is None else values[done : done + count],
-                )
-            done += count
-            segment += 1
+        for segment, skipped, rows in stretches_of(self._places, start, keys.shape[1]):
+            first = int(self._starts[segment]) + skipped
+            self._source.read_into(first, keys[:, rows], None if values is None else values[rows])
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """Ranges of whole segments where they are small enough; see :class:`Source`."""

@@ -294,10 +294,7 @@ def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:
     while not lexer.accept(";"):
         if numbers:
             lexer.accept(",")
-        value = lexer.number(what)
-        if value < 0:
-            raise lexer.error(f"found {value}, expected {what}, at least 0", lexer.place - 1)
-        numbers.append(value)
+        numbers.append(lexer.number(what, 0))
     if len(numbers) != count:
         raise lexer.error(f"found {len(numbers)} numbers, expected {count}: {what} each", lexer.place - 1)
     return numbers

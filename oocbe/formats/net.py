@@ -154,12 +154,8 @@ def _read_data(network: TokenNetwork, name: str, shape: tuple[int, ...], start: 
             continue
         numbers = []
         while not lexer.accept(";"):
-            if lexer.accept("(),"):
-                continue
-            value = lexer.number(f"a probability of {name!r}")
-            if value < 0:
-                raise lexer.error(f"found {value}, expected a probability of {name!r}, at least 0", lexer.place - 1)
-            numbers.append(value)
+            if not lexer.accept("(),"):
+                numbers.append(lexer.number(f"a probability of {name!r}", 0))
         if len(numbers) != math.prod(shape):
             raise lexer.error(
                 f"found {amount(len(numbers), 'probability')} of {name!r}, expected {math.prod(shape)}", place

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.files import without_compression
+from oocbe.model.row_numbers import stretches_of
 from oocbe.runtime.deadline import check_deadline, looked
 
 SHORT_DIGITS = 18
@@ -268,18 +269,15 @@ class Text:
         """``count`` tokens from ``first`` on as int64 (count,), perhaps a view: do not write to it."""
         self._need(first, count, what)
         found: NDArray[np.int64] | None = None
-        past = first
-        while past < first + count:
-            window = self._at(past)
-            begin, end = past - window.first, min(first + count, window.past) - window.first
-            values, good = window.integers[0][begin:end], window.integers[1][begin:end]
+        for _, begin, wanted in stretches_of(self._tokens, first, count):
+            tokens = slice(begin, begin + wanted.stop - wanted.start)
+            values, good = (own[tokens] for own in self._at(first + wanted.start).integers)
             if not good.all():
-                raise self.no_integer(what, past + int(np.argmin(good)))
+                raise self.no_integer(what, first + wanted.start + int(np.argmin(good)))
             if len(values) == count:
                 return values
             found = np.empty(count, dtype=np.int64) if found is None else found
-            found[past - first : past - first + len(values)] = values
-            past += len(values)
+            found[wanted] = values
         return np.empty(0, dtype=np.int64) if found is None else found
 
     def floats(self, first: int, count: int, what: str) -> NDArray[np.float64]:
@@ -289,13 +287,9 @@ class Text:
         """
         self._need(first, count, what)
         found = np.empty(count, dtype=np.float64)
-        past = first
-        while past < first + count:
-            window = self._at(past)
-            begin, end = past - window.first, min(first + count, window.past) - window.first
-            place = past - first
-            found[place : place + end - begin] = self._floats_of(window, begin, end, what)
-            past += end - begin
+        for _, begin, wanted in stretches_of(self._tokens, first, count):
+            window = self._at(first + wanted.start)
+            found[wanted] = self._floats_of(window, begin, begin + wanted.stop - wanted.start, what)
         return found
 
     def _floats_of(self, window: _Window, begin: int, end: int, what: str) -> NDArray[np.float64]:
@@ -504,14 +498,16 @@ class Lexer:
             raise self.expected(f"{what}, between {low} and {high}", self.place - 1)
         return value
 
-    def number(self, what: str) -> float:
-        """Take a finite number; one that is not zero but too small for a double is refused."""
+    def number(self, what: str, low: float = -math.inf) -> float:
+        """Take a finite number, at least ``low``; one that is not zero but too small for a double is refused."""
         text = self.word(f"{what}, a number")
         value = parse_number(text)
         if value is None:
             raise self.expected(f"{what}, a finite number", self.place - 1)
         if value == 0 and text.lower().partition("e")[0].strip("+-0."):
             raise self.expected(f"{what}, zero or large enough for a double", self.place - 1)
+        if value < low:
+            raise self.error(f"found {value}, expected {what}, at least {low}", self.place - 1)
         return value
 
 

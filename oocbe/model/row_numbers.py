@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -64,3 +64,19 @@ def first_not_below(keys: NDArray[np.uint64], number: int, low: int, high: int) 
 def even_ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
     """``range(rows)`` in consecutive ranges of ``most`` rows, the last one shorter."""
     return pairwise([*range(0, rows, most), rows])
+
+
+def stretches_of(starts: Sequence[int] | NDArray[np.int64], first: int, count: int) -> Iterator[tuple[int, int, slice]]:
+    """The stretches that ``count`` rows from ``first`` on lie in, of rows that are stretches laid end to end.
+
+    starts : first row of each stretch, and the number of all rows.
+    Yields int : the stretch. int : the first wanted row in it, from its own first row on. slice : its rows among those
+        wanted.
+    """
+    number, done = bisect_right(starts, first) - 1, 0
+    while done < count:
+        skipped = first + done - int(starts[number])
+        end = min(count, int(starts[number + 1]) - first)
+        if end > done:
+            yield number, skipped, slice(done, end)
+        number, done = number + 1, end

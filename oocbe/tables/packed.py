@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
-from oocbe.model.row_numbers import even_ranges, key_number
+from oocbe.model.row_numbers import even_ranges, key_number, stretches_of
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
 from oocbe.model.settings.option_values import parse_count
@@ -193,12 +193,9 @@ class PackedTable:
 
         calls = []
         for column, target in wanted:
-            stop = start + len(target)
-            for chunk in range(*self.covering(start, stop)):
-                first, end = int(self.row_starts[chunk]), int(self.row_starts[chunk + 1])
-                low, high = max(start, first), min(stop, end)
-                out = target[low - start : high - start]
-                calls.append((column.chunks(chunk, chunk + 1), end - first, out, low - first))
+            for chunk, skipped, rows in stretches_of(self.row_starts, start, len(target)):
+                count = int(self.row_starts[chunk + 1] - self.row_starts[chunk])
+                calls.append((column.chunks(chunk, chunk + 1), count, target[rows], skipped))
         run_all(_decode, calls)
 
     def to_table(self) -> Table:

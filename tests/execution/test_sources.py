@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.execution.sources import ChunkCache, InMemorySource, SliceSource, StoredRows, source_of
-from oocbe.model.row_numbers import key_number
+from oocbe.model.row_numbers import key_number, stretches_of
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
@@ -67,3 +67,17 @@ def test_rows_in_memory_are_seen_where_they_are():
     assert np.shares_memory(part.values, table.values)
     packed = PackedTable.pack(table)
     assert source_of(packed) is packed
+
+
+@pytest.mark.parametrize("lengths", [[4], [1, 3, 2], [0, 2, 0, 0, 3, 0], [0]])
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_rows_are_found_in_the_stretches_that_they_lie_in(lengths, kind):
+    starts = np.cumsum([0, *lengths])
+    placed = [(stretch, row) for stretch, length in enumerate(lengths) for row in range(length)]
+    for first in range(len(placed) + 1):
+        for count in range(len(placed) + 1 - first):
+            found = list(stretches_of(kind(starts.tolist()), first, count))
+            assert all(rows.start < rows.stop for _, _, rows in found)
+            rows = [(n, low + i) for n, low, rows in found for i in range(rows.stop - rows.start)]
+            assert rows == placed[first : first + count]
+            assert [i for _, _, rows in found for i in range(rows.start, rows.stop)] == list(range(count))
