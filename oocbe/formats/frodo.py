@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, amount
 from oocbe.formats.cost_tables import MOST_VALUES, CostTable, cost_tables, parts_of_listed
-from oocbe.formats.text import Text
+from oocbe.formats.text import Text, parse_number
 from oocbe.formats.xcsp_expressions import (
     Expression,
     Malformed,
@@ -119,26 +119,19 @@ class _FrodoReader:
             self._domains[self._name(element)] = self._labels(element)
         for element in self._root.needed("variables").children:
             self._read_variable(element, agents)
-        relations: dict[str, _Relation] = {}
-        given = self._root.child("relations")
-        for element in [] if given is None else given.children:
-            relations[self._name(element)] = self._relation(element)
-        templates: dict[str, Template] = {}
-        for tag in ("predicates", "functions"):
-            section = self._root.child(tag)
-            for element in [] if section is None else section.children:
-                templates[self._name(element)] = Template.read(element)
+        relations = {self._name(element): self._relation(element) for element in self._root.parts("relations")}
+        listed = [*self._root.parts("predicates"), *self._root.parts("functions")]
+        templates = {self._name(element): Template.read(element) for element in listed}
         functions: list[Function] = []
         constraints: list[Constraint] = []
-        listed = self._root.child("constraints")
-        for element in [] if listed is None else listed.children:
+        for element in self._root.parts("constraints"):
             for part in self._parts(element, relations, templates):
                 (functions if isinstance(part, Function) else constraints).append(part)  # type: ignore[arg-type]
         semiring = MAX_SUM if self._is_max else MIN_SUM
         name = self._presentation.attributes.get("name", "")
         if name in ("", "?"):
             name = self._text.stem
-        constant, bound = self._limits(listed, functions)
+        constant, bound = self._limits(self._root.child("constraints"), functions)
         problem = Problem(
             tuple(self._variables),
             tuple(functions),
@@ -257,11 +250,8 @@ class _FrodoReader:
             return bad
         if _INTEGER.fullmatch(word):
             return int(word)
-        try:
-            found = float(word)
-        except ValueError:
-            found = math.nan
-        if not math.isfinite(found):
+        found = parse_number(word)
+        if found is None:
             raise element.error(f"found the cost {word[:40]!r}, expected a number or infinity")
         return found
 

@@ -317,7 +317,7 @@ class _PydcopReader:
 
     def _agents(self) -> list[str]:
         section = self._top.get("agents")
-        if section is None or section.is_empty or (section.kind != "value" and not section.items and not section.pairs):
+        if section is None or section.is_empty or (section.kind != "value" and not section.items):
             first = next(iter(self._variables))
             where = self._root if section is None else section
             raise where.error(f"variable {first} has no agent: the file names none under agents, expected one at least")

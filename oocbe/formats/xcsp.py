@@ -247,11 +247,9 @@ class _XcspReader:
             if child.tag not in ("variables", "constraints", "objectives", "annotations"):
                 raise child.error(f"found <{child.tag}>, expected <variables>, <constraints> or <objectives>")
         self._variables.read(self._root.needed("variables"))
-        constraints, objectives = self._root.child("constraints"), self._root.child("objectives")
-        for child in constraints.children if constraints is not None else ():
+        for child in self._root.parts("constraints"):
             self._constraint(child, None)
-        if objectives is not None:
-            self._objective(objectives)
+        self._objective(self._root.parts("objectives"))
         problem = self._relations.problem(self._text.stem)
         return CompactProblem(problem, tuple(self._short), tuple(self._left_out))
 
@@ -378,10 +376,10 @@ class _XcspReader:
             indices = np.flatnonzero(self._variables.domains[v].values == value)
             self._relations.tables.constraints.append(Constraint((v,), indices[:, None], allowed=True))
 
-    def _objective(self, section: Element) -> None:
-        if len(section.children) > 1:
-            self._leave_out(section.children[1], "a second objective", "objective")
-        for element in section.children[:1]:
+    def _objective(self, listed: Sequence[Element]) -> None:
+        if len(listed) > 1:
+            self._leave_out(listed[1], "a second objective", "objective")
+        for element in listed[:1]:
             if element.tag not in ("minimize", "maximize"):
                 raise element.error(f"found <{element.tag}>, expected <minimize> or <maximize>")
             reading = Reading(element, None, self._relations)

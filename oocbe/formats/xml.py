@@ -77,6 +77,11 @@ class Element:
             raise found[1].error(f"found a second <{tag}> in <{self.tag}>, expected one")
         return found[0] if found else None
 
+    def parts(self, tag: str) -> list[Element]:
+        """Children of its only child of a name; none without that."""
+        found = self.child(tag)
+        return [] if found is None else found.children
+
     def needed(self, tag: str) -> Element:
         """Its only child of a name; FormatError where there is none."""
         found = self.child(tag)

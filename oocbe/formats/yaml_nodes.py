@@ -27,7 +27,7 @@ class YamlNode:
 
     file, line : where it begins. kind : ``mapping``, ``list`` or ``value``.
     text : of a value, as it is written. is_plain : whether it is written without quotes.
-    items : of a list. pairs : of a mapping, in the file's order.
+    items : of a list; of a mapping, keys and values in turn.
     """
 
     file: Text
@@ -36,7 +36,11 @@ class YamlNode:
     text: str = ""
     is_plain: bool = True
     items: list[YamlNode] = field(default_factory=list)
-    pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
+
+    @property
+    def pairs(self) -> list[tuple[YamlNode, YamlNode]]:
+        """Keys and values of a mapping, in the file's order."""
+        return list(zip(self.items[::2], self.items[1::2], strict=True))
 
     def error(self, message: str) -> FormatError:
         """The error to raise about it."""
@@ -125,14 +129,12 @@ def parse_yaml(file: Text) -> YamlNode:
 
 def _root(file: Text, events: Iterator[Any]) -> YamlNode:
     inside: list[YamlNode] = []
-    waiting: list[YamlNode | None] = []  # for each mapping or list that is open, the key whose value comes next
     root: YamlNode | None = None
     for event in looked(events, LOOK_STEP):
         kind = type(event).__name__
         line = event.start_mark.line + 1
         if kind in ("MappingEndEvent", "SequenceEndEvent"):
             inside.pop()
-            waiting.pop()
             continue
         if kind not in ("ScalarEvent", "MappingStartEvent", "SequenceStartEvent", "AliasEvent"):
             continue
@@ -141,20 +143,14 @@ def _root(file: Text, events: Iterator[Any]) -> YamlNode:
             node = YamlNode(file, line, "value", event.value, event.implicit[0])
         else:
             node = YamlNode(file, line, "mapping" if kind == "MappingStartEvent" else "list")
-        if not inside:
-            if root is not None:
-                raise FormatError(file.path, line, "found a second document, expected the end of the file")
-            root = node
-        elif inside[-1].kind == "list":
+        if inside:
             inside[-1].items.append(node)
-        elif waiting[-1] is None:
-            waiting[-1] = node
+        elif root is None:
+            root = node
         else:
-            inside[-1].pairs.append((waiting[-1], node))
-            waiting[-1] = None
+            raise FormatError(file.path, line, "found a second document, expected the end of the file")
         if node.kind != "value":
             inside.append(node)
-            waiting.append(None)
             if len(inside) > DEEPEST:
                 raise node.error(f"found nodes {len(inside)} deep, expected at most {DEEPEST}")
     if root is None:
