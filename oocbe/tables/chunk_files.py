@@ -64,6 +64,22 @@ def codec_of(form: str) -> str:
     return ZSTD if form == COLUMNS else PACKED
 
 
+def array_metadata(rows: int, dtype: np.dtype[Any], chunk_rows: int, codec: str = PACKED) -> dict[str, Any]:
+    """Zarr v3 metadata of an array (Zarr v3 core specification, "Array metadata"); ``codec``: of its chunks."""
+    return {
+        "shape": [rows],
+        "data_type": dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": dtype.type(0).item(),
+        "codecs": CODECS[codec],
+        "attributes": {},
+        "zarr_format": 3,
+        "node_type": "array",
+        "storage_transformers": [],
+    }
+
+
 def encoded(column: NDArray[Any], codec: str, chunk_rows: int) -> bytes | memoryview:
     """The bytes of a chunk, (rows,), for :func:`read_rows` or :func:`read_zstd`; zstd pads it to ``chunk_rows``."""
     if codec == PACKED:

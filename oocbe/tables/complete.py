@@ -23,7 +23,7 @@ from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
 from oocbe.runtime.deadline import looked
 from oocbe.tables.columns import given_values
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, Scoped
 from oocbe.tables.numbers import check_feasible, dtype_of_rows, holds
 from oocbe.tables.table import Table, format_bytes
 
@@ -33,21 +33,15 @@ CELLS_BETWEEN_LOOKS = 1 << 22
 """Cells counted between two checks of the deadline: a few milliseconds of work, and as many bytes of marks."""
 
 
-class Cells:
+class Cells(Scoped):
     """Common interface of complete tables in memory and on disk."""
 
     if TYPE_CHECKING:
-        layout: Layout
         semiring: Semiring
         rows: Any
         dtype: Any
         nbytes: Any
         cells: Any
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the fastest first."""
-        return self.layout.scope
 
     @property
     def density(self) -> float:

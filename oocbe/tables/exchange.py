@@ -5,15 +5,17 @@ Modules that need pyarrow, pandas or Polars are imported on use; none of them is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from oocbe.model.semiring import Semiring
+from oocbe.tables.layout import Scoped
 
 if TYPE_CHECKING:
     from oocbe.tables.columns import Domains, Rows
-    from oocbe.tables.layout import Layout
 
 VALUES = "value"
 """Default name of the column of values."""
@@ -27,22 +29,17 @@ class ColumnSettings(TypedDict, total=False):
     semiring: Semiring
 
 
-class Exchanged:
+class Exchanged(Scoped):
     """Common interface of incomplete tables in memory and on disk: length, and export to Parquet."""
 
     if TYPE_CHECKING:
-        layout: Layout
         semiring: Semiring
 
         rows: Any
         dtype: Any
         limbs: Any
+        find: Any
         to_arrow: Any
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the least significant first."""
-        return self.layout.scope
 
     @property
     def row_bytes(self) -> int:
@@ -57,6 +54,16 @@ class Exchanged:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
+        """Value of one assignment (by name, or in scope order); None if it has no row.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
+        """
+        found: int | float | None = self.find(self.layout.pack(np.array([self.layout.indices_of(assignment)]))[:, 0])
+        return found
 
     def to_parquet(
         self,

@@ -20,7 +20,7 @@ from oocbe.model.semiring import SEMIRINGS, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import CODECS, ChunkIndex, codec_of, read_rows
+from oocbe.tables.chunk_files import ChunkIndex, array_metadata, codec_of, read_rows
 from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.manifest import COMPLETE, FORMAT_VERSION, MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import LIMB_BITS, MOST_LIMBS, VALUE_DTYPES
@@ -151,13 +151,9 @@ def check_files(
         manifest.checked(folder, name)
     for name, dtype in arrays.items():
         metadata = read_json(folder, manifest, f"{name}/zarr.json")
-        wanted = {
-            "shape": [rows],
-            "data_type": dtype.name,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
-        }
-        differs = any(metadata.get(item) != value for item, value in wanted.items())
-        if differs or _codec_names(metadata) != _codec_names({"codecs": CODECS[codec_of(manifest.form)]}):
+        wanted = array_metadata(rows, dtype, chunk_rows, codec_of(manifest.form))
+        differs = any(metadata.get(item) != wanted[item] for item in ("shape", "data_type", "chunk_grid"))
+        if differs or _codec_names(metadata) != _codec_names(wanted):
             raise CorruptDataError(f"{folder / name / 'zarr.json'}: not the array {name} of this table")
 
 

@@ -237,6 +237,17 @@ class Layout:
         return Layout.of(names, [self.sizes[self.place(n)] for n in names], self)
 
 
+class Scoped:
+    """What has a layout, and with it a scope."""
+
+    layout: Layout
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the least significant (of complete tables: the fastest) first."""
+        return self.layout.scope
+
+
 class Schema(NamedTuple):
     """Layout, dtype and semiring of a table, known before its values."""
 

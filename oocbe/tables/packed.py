@@ -24,7 +24,7 @@ from oocbe.model.row_numbers import even_ranges, key_number, stretches_of
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
 from oocbe.model.settings.option_values import parse_count
-from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.layout import WORD_BITS, Layout, Scoped
 from oocbe.tables.numbers import check_numbers
 from oocbe.tables.packed_codec import decode, encode
 from oocbe.tables.table import Table, check_kind, describe_table, format_bytes
@@ -55,7 +55,7 @@ class PackedColumn:
         return self.words[self.starts[first] : self.starts[last]]
 
 
-class PackedTable:
+class PackedTable(Scoped):
     """An incomplete table in main memory, packed. Created by :meth:`pack`, :meth:`read`, or an operator.
 
     Attributes
@@ -151,11 +151,6 @@ class PackedTable:
         rows = np.array([table.chunk_start(chunk) for chunk in range(chunks + 1)], dtype=np.int64)
         edges = [table.chunk_keys(chunk) for chunk in range(chunks)]
         return cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the least significant first."""
-        return self.layout.scope
 
     @cached_property
     def rows(self) -> int:

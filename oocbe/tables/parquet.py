@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.errors import ModelError, UsageError
+from oocbe.model.row_numbers import even_ranges
 from oocbe.model.settings.option_values import optional, parse_boolean, parse_count
 from oocbe.runtime.deadline import looked
 from oocbe.runtime.framed import pyarrow
@@ -208,13 +209,9 @@ def _refuse_existing(target: Path, overwrite: bool) -> None:
 
 def _parts(count: int, rows: int, rows_per_file: int | None) -> Iterator[tuple[int, int]]:
     """Ranges of at most ``rows`` rows, none of which crosses the end of a file."""
-    start = 0
-    while start < count:
-        stop = min(start + rows, count)
-        if rows_per_file is not None:
-            stop = min(stop, (start // rows_per_file + 1) * rows_per_file)
-        yield start, stop
-        start = stop
+    for first, last in even_ranges(count, rows_per_file or max(1, count)):
+        for low, high in even_ranges(last - first, rows):
+            yield first + low, first + high
 
 
 def _ahead(items: Iterator[Any]) -> Generator[Any, None, None]:

@@ -458,9 +458,7 @@ class StoredTable(StoredGroup, Exchanged):
                 return None
             pieces = [self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)]
         for piece in pieces:
-            hits = np.flatnonzero((piece.keys == key[:, np.newaxis]).all(axis=0))
-            if len(hits):
-                found: int | float = piece.values[hits[0]].item()
+            if (found := piece.find(key)) is not None:
                 return found
         return None
 
@@ -472,14 +470,6 @@ class StoredTable(StoredGroup, Exchanged):
         begin = bisect_left(self._manifest.last_keys, first)
         end = bisect_right(self._manifest.first_keys, last)
         return self.read(self.chunk_start(begin), self.chunk_start(end))
-
-    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it has no row.
-
-        ModelError : a value outside its domain, a missing variable, or another number of values.
-        """
-        indices = np.array([self.layout.indices_of(assignment)], dtype=np.int64)
-        return self.find(self.layout.pack(indices)[:, 0])
 
     def refuse_duplicates(self) -> None:
         """Refuse (UsageError) a table with possibly repeated keys."""

@@ -131,15 +131,9 @@ class Table(Shown, Exchanged):
         tuples, values = self.to_rows()
         return {tuple(t): v.item() for t, v in zip(tuples.tolist(), values, strict=True)}
 
-    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None if it has no row. Linear in the rows.
-
-        Raises
-        ------
-        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
-        """
-        key = self.layout.pack(np.array([self.layout.indices_of(assignment)], dtype=np.int64))
-        hits = np.flatnonzero((self.keys == key).all(axis=0))
+    def find(self, key: NDArray[np.uint64]) -> int | float | None:
+        """Value of one packed key, uint64 (words,); None if it has no row. Linear in the rows."""
+        hits = np.flatnonzero((self.keys == key[:, np.newaxis]).all(axis=0))
         if len(hits) == 0:
             return None
         found: int | float = self.values[hits[0]].item()

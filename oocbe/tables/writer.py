@@ -34,7 +34,16 @@ from oocbe.runtime.temporary_names import LOCK_NAME, temporary_beside
 from oocbe.runtime.tracing.recorder import WRITER, span
 from oocbe.runtime.urls import url_of
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import CODECS, PACKED, ZSTD, arrays_of, codec_of, column_names, columns_of, encoded
+from oocbe.tables.chunk_files import (
+    PACKED,
+    ZSTD,
+    array_metadata,
+    arrays_of,
+    codec_of,
+    column_names,
+    columns_of,
+    encoded,
+)
 from oocbe.tables.columns import row_of
 from oocbe.tables.disk import write_file
 from oocbe.tables.disk_budget import DiskBudget
@@ -241,22 +250,6 @@ class ArrayFiles:
         write_file(path, data)
         if "/c/" in key:
             fault_point("table:chunk")
-
-
-def array_metadata(rows: int, dtype: np.dtype[Any], chunk_rows: int, codec: str = PACKED) -> dict[str, Any]:
-    """Zarr v3 metadata of an array (Zarr v3 core specification, "Array metadata"); ``codec``: of its chunks."""
-    return {
-        "shape": [rows],
-        "data_type": dtype.name,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": dtype.type(0).item(),
-        "codecs": CODECS[codec],
-        "attributes": {},
-        "zarr_format": 3,
-        "node_type": "array",
-        "storage_transformers": [],
-    }
 
 
 CHUNK_ROWS = 1 << 20

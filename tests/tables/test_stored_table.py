@@ -14,6 +14,7 @@ from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.model.semiring import COUNTING, MIN_SUM, SEMIRINGS
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk, writer
+from oocbe.tables.chunk_files import array_metadata
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME
 from oocbe.tables.packed import PackedTable
@@ -249,7 +250,7 @@ def test_metadata_are_what_zarr_says_of_such_an_array(path, dtype):
     group = zarr.open_group(path, mode="w", zarr_format=3, attributes={"oocbe": {"rows": 20}})
     group.create_array("values", shape=(20,), chunks=(7,), dtype=dtype, serializer=PackedCodec(), compressors=None)
     metadata = json.loads((path / "values" / "zarr.json").read_text())
-    assert writer.array_metadata(20, np.dtype(dtype), 7) == metadata
+    assert array_metadata(20, np.dtype(dtype), 7) == metadata
 
 
 def test_metadata_of_columns_are_what_zarr_says_of_such_an_array(path):
@@ -259,7 +260,7 @@ def test_metadata_of_columns_are_what_zarr_says_of_such_an_array(path):
     group = zarr.open_group(path, mode="w", zarr_format=3)
     group.create_array("a", shape=(20,), chunks=(7,), dtype="int32", compressors=ZstdCodec(level=3))
     metadata = json.loads((path / "a" / "zarr.json").read_text())
-    assert writer.array_metadata(20, np.dtype(np.int32), 7, "zstd") == metadata
+    assert array_metadata(20, np.dtype(np.int32), 7, "zstd") == metadata
 
 
 def test_a_repeated_key_is_refused(path):
