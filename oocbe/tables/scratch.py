@@ -33,15 +33,11 @@ LOCK_NAME = "lock"
 
 
 class FolderLock:
-    """A lock of this process until :meth:`release` or the end of the process.
-
-    previous : previous owner that did not release it, such as ``process 4711 on node3``; empty if there is none.
-    """
+    """A lock of this process until :meth:`release` or the end of the process."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path = path
         self._handle: int | None = handle
-        self.previous = _owner(handle)
         with suppress(OSError):  # the owner's name is for messages only; a lock works on a full disk
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
