@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,7 +61,7 @@ def bound(
         defer_signals()
         return run(problem, options, limits, partition, cost_shifting, observer)
 
-    with observer_for(quiet, verbose) as observer:
+    with closing(observer_for(quiet, verbose)) as observer:
         _, result = read_and_work(file, lambda path: load(path, format, evidence), work, options.time_limit)
     best = result.best
     labels = result.labels(best)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import math
 import os
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -102,7 +103,7 @@ def dcop(
         read.append(as_dcop(model, file) if distribution is None else as_dcop(model, file).one_agent_each())
         return run(read[0], options, z, None, workers, observer, heuristic, root)
 
-    with observer_for(quiet, verbose) as observer:
+    with closing(observer_for(quiet, verbose)) as observer:
         _, result = read_and_work(file, lambda path: load_model(path, format), work, options.time_limit)
     labels = result.labels
     if solution is not None and labels is not None:  # before anything is printed, which may fail

@@ -1,7 +1,6 @@
 """Observers of a solve on the command line: a bar on a terminal, otherwise a log line per minute or per bucket.
 
-All write to standard error. Each is a context manager that ends the bar and its thread, whether the solve returned or
-raised.
+All write to standard error; :meth:`SilentObserver.close` ends the bar and its thread.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from oocbe.cli.output import note, seconds
 from oocbe.elimination.observer import Observer
@@ -37,12 +36,6 @@ BAR_WIDTH = 20
 
 class SilentObserver(Observer):
     """Shows nothing; the base class of the others."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the display."""

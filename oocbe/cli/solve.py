@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -193,7 +194,7 @@ def solve(
 
     begin = time.perf_counter()
     with traced_for(report, trace) as traced:
-        with written_to(traced, about), observer_for(quiet, verbose) as observer:
+        with written_to(traced, about), closing(observer_for(quiet, verbose)) as observer:
             problem, result = read_and_work(file, read, work, options.time_limit)
         if report is not None:
             with beside_answer(report):

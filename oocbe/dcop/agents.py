@@ -356,7 +356,7 @@ class Contract:
 
 
 class InProcesses:
-    """Agents in processes of their own; a context manager that leaves no process and no file.
+    """Agents in processes of their own; :meth:`close` leaves no process and no file.
 
     shares : of each variable. owner : agent of each variable; all variables of an agent are in one process.
     workers : limit of processes. options : ``memory`` is divided among the processes. deadline : of the run.
@@ -396,12 +396,6 @@ class InProcesses:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> InProcesses:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def submit(self, variable: int, work: Work) -> None:
         """Send a request to the process of the variable's agent, once it has answered those before."""

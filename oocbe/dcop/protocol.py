@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -329,7 +330,7 @@ def _attempt(progress: RunState, problem: Problem, deadline: Deadline) -> bool:
     options = replace(progress.options, tables=tables)
     own = shares(part, tree, dtype, progress.z)
     if progress.workers:
-        with InProcesses(own, owner, progress.workers, options, deadline) as hosts:
+        with closing(InProcesses(own, owner, progress.workers, options, deadline)) as hosts:
             return _Protocol(progress, problem, tree, hosts, dtype.itemsize).run(constant)
     engine = engine_for(options, deadline)
     progress.uses_device = engine.uses_device

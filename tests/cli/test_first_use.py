@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -60,7 +61,7 @@ def bar_lines(monkeypatch, compiles: bool) -> list[str]:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=80, color_system=None, legacy_windows=False)
     plan = cast(Any, SimpleNamespace(buckets=[None] * 1234))
-    with BarObserver(console) as observer:
+    with closing(BarObserver(console)) as observer:
         observer.started(plan)
         observer.bounds_changed(123_456, 234_567_890, "search", None)
         observer.bucket_done(617, 1234, "a-variable-with-a-rather-long-name", 123_456_789, 10**9)

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from contextlib import closing
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ from oocbe.model.results.progress_curve import SolverShare
 
 def play(observer: SilentObserver) -> None:
     plan = cast(Any, SimpleNamespace(buckets=[None] * 3, __str__=lambda self: "plan"))
-    with observer:
+    with closing(observer):
         observer.started(plan)
         for number in (1, 2, 3):
             observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
@@ -56,7 +57,7 @@ class Intervals:
 def test_the_log_says_where_it_is_once_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
     observer, intervals = LogObserver(), Intervals()
     observer._ended = cast(Any, intervals)
-    with observer:
+    with closing(observer):
         observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
         for number in (1, 2, 3):
             observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
@@ -78,7 +79,7 @@ def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver], monkeypa
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", started)
-    with kind() as observer:
+    with closing(kind()) as observer:
         for _ in range(3):
             observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
             observer.bucket_done(1, 3, "x", 10, 100)
@@ -88,7 +89,7 @@ def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver], monkeypa
 
 
 def test_the_bar_of_another_order_begins_anew() -> None:
-    with BarObserver() as observer:
+    with closing(BarObserver()) as observer:
         observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
         observer.bucket_done(2, 3, "x", 10, 100)
         observer.started(cast(Any, SimpleNamespace(buckets=[None] * 5)))
@@ -126,7 +127,7 @@ def test_verbose_has_times_of_bounds_and_a_table_of_the_solvers(capsys: pytest.C
 
 def test_the_bar_ends_when_the_solve_raises(capsys: pytest.CaptureFixture[str]) -> None:
     observer = BarObserver()
-    with pytest.raises(RuntimeError, match="boom"), observer:
+    with pytest.raises(RuntimeError, match="boom"), closing(observer):
         observer.started(cast(Any, SimpleNamespace(buckets=[None])))
         observer.bucket_done(1, 1, "x", 5, 100)
         raise RuntimeError("boom")

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,8 @@ def test_an_error_in_a_process_is_raised_here(tmp_path):
     own = shares(problem, tree, np.dtype(np.int64), None)
     root = tree.roots[0]
     lost = UtilTable(own[root].known[:1], 3, 3, tmp_path / "lost")
-    with Deadline() as deadline, InProcesses(own, (0, 1, 2), 1, SolveOptions(backend="cpu"), deadline) as hosts:
+    options = SolveOptions(backend="cpu")
+    with Deadline() as deadline, closing(InProcesses(own, (0, 1, 2), 1, options, deadline)) as hosts:
         hosts.submit(root, [Utility([lost])])
         with pytest.raises(CorruptDataError, match="lost"):
             hosts.collect()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_damaged_segments_of_an_unfinished_tree_are_made_again(tmp_path, monkeyp
 
 
 def test_a_tree_that_another_process_makes_is_refused(tmp_path):
-    with folders.TreeFolder(tmp_path / "a.tree"), pytest.raises(oocbe.UsageError, match="in use by"):
+    with closing(folders.TreeFolder(tmp_path / "a.tree")), pytest.raises(oocbe.UsageError, match="in use by"):
         stored_tree(network(), tmp_path / "a.tree")
 
 

@@ -8,6 +8,7 @@ once, but not for its rows; other messages may be on disk meanwhile.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -120,7 +121,7 @@ class StoredMessages:
 
 
 class StoredSweep:
-    """Messages of some cases; a context manager that releases them.
+    """Messages of some cases, which :meth:`close` releases.
 
     observed : by variable, likelihoods, float64 (domain size, cases), at most 1 and not all 0.
     cases : their number, at most :func:`cases_at_once`. is_log : whether to use logarithms.
@@ -136,10 +137,8 @@ class StoredSweep:
         self._losses = np.zeros((len(tree.stored), cases))
         self._logs = np.zeros((len(tree.stored), cases))  # of the divisors of messages
 
-    def __enter__(self) -> StoredSweep:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Release the messages."""
         self.messages.close()
 
     def edges(self, number: int, asked: Collection[int] = ()) -> Edges:
@@ -274,7 +273,7 @@ def sweep_stored(
         for first in range(0, len(every), width):
             block = every[first : first + width]
             known, factors = _likelihoods(sizes, cases.some(block))
-            with StoredSweep(tree, known, len(block), is_log) as sweep:
+            with closing(StoredSweep(tree, known, len(block), is_log)) as sweep:
                 totals, trusted = sweep.collect()
                 if targets or counted:
                     shares = sweep.distribute(targets, trusted, counted)
@@ -340,7 +339,7 @@ class StoredCalibration:
         """The most probable values of all variables, and the logarithm of their weight; None: impossible evidence."""
         tree = self._tree
         known, factors = self._known()
-        with StoredSweep(tree, known, 1, True) as sweep:
+        with closing(StoredSweep(tree, known, 1, True)) as sweep:
             logarithm = float(sweep.collect(maximises=True)[0][0]) + factors
             if logarithm == -np.inf:
                 return None
@@ -375,7 +374,7 @@ class StoredCalibration:
         """Value indices drawn from the posterior, int64 (count, variables); the evidence must be possible."""
         tree, random = self._tree, np.random.default_rng(seed)
         found = np.zeros((count, len(tree.problem.variables)), dtype=np.int64)
-        with StoredSweep(tree, self._known()[0], 1, True) as sweep:
+        with closing(StoredSweep(tree, self._known()[0], 1, True)) as sweep:
             sweep.collect()
             above = {
                 number: np.zeros(count, dtype=np.int64)

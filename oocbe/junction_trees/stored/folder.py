@@ -436,7 +436,7 @@ class Made(NamedTuple):
 
 
 class TreeFolder:
-    """A folder in which this process makes a tree; a context manager that releases its lock.
+    """A folder in which this process makes a tree; :meth:`close` releases its lock.
 
     target : path of the finished tree; it must not exist.
     UsageError : another process makes that tree, or the name cannot be used. DiskError : the folder cannot be made.
@@ -456,10 +456,8 @@ class TreeFolder:
             disk.make_folder_of_user(self.path, 0o700)
             self._lock = FolderLock.take(self.path)
 
-    def __enter__(self) -> TreeFolder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Release the lock; the folder stays."""
         self._close()
         self._lock.release()
 

@@ -13,6 +13,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -418,7 +419,7 @@ def make_tree(
         else:
             weakref.finalize(tree, scratch.close)
         return tree
-    with TreeFolder(target) as folder:
+    with closing(TreeFolder(target)) as folder:
         begin = time.perf_counter()
         asked = {
             "program": oocbe.__version__,
