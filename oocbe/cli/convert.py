@@ -123,6 +123,11 @@ def is_table(name: str) -> bool:
     return path.suffix.lower() == PARQUET
 
 
+def listed(names: list[str] | None) -> list[str]:
+    """Names of a repeatable flag that are separated by commas."""
+    return [name.strip() for name in ",".join(names or ()).split(",") if name.strip()]
+
+
 class ParquetColumns(NamedTuple):
     """Settings for the columns of a Parquet input; see :meth:`oocbe.StoredTable.from_parquet`.
 
@@ -147,8 +152,7 @@ class ParquetColumns(NamedTuple):
                 raise UsageError(f"--rename {pair}: expected COLUMN=NAME, such as date=day")
             if named.setdefault(column, name) != name:
                 raise UsageError(f"--rename {pair}: {column} is called {named[column]} by another --rename; give one")
-        names = None if scope is None else tuple(name.strip() for name in ",".join(scope).split(",") if name.strip())
-        return cls(named or None, drop_nulls, duplicates, names)
+        return cls(named or None, drop_nulls, duplicates, None if scope is None else tuple(listed(scope)))
 
     def refuse(self, file: str, values: str | None = None) -> None:
         """Raise UsageError if any, or a column of values, is given, because the input is no Parquet."""

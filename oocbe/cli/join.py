@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oocbe.cli.convert import ParquetColumns
+from oocbe.cli.convert import ParquetColumns, listed
 from oocbe.cli.flags import command
 from oocbe.cli.output import print_written, prints_json
 from oocbe.errors import UsageError
@@ -95,13 +95,13 @@ def join(
     with use_gpus(options.gpus):
         result: Any = aggregate(
             *files,
-            group_by=_listed(group_by),
+            group_by=listed(group_by),
             aggregate=named,
             combine="product" if product else None,
-            on=None if on is None else _listed(on),
+            on=None if on is None else listed(on),
             keys=keys,
             top=top,
-            within=_listed(within),
+            within=listed(within),
             rename=ParquetColumns.given(rename, drop_nulls, False, None).rename,
             drop_nulls=drop_nulls,
             memory=options.memory,
@@ -114,10 +114,6 @@ def join(
             result = f"{result.num_rows:,} rows of {', '.join(result.column_names)}"
     if output != "-":
         print_written(output, result)
-
-
-def _listed(names: list[str] | None) -> list[str]:
-    return [name.strip() for name in ",".join(names or ()).split(",") if name.strip()]
 
 
 def _write(data: Any, output: str) -> None:

@@ -302,9 +302,9 @@ class LocalWorkers(StartedWorkers):
         self._running = []
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1] if lines else "it printed nothing"
+def _last_line(*logs: Path) -> str:
+    lines = [line.strip() for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()]
+    return next(filter(None, reversed(lines)), "nothing was printed")
 
 
 ASK_SECONDS = 15.0
@@ -357,7 +357,8 @@ class SlurmWorkers(StartedWorkers):
             self._listed_at = time.monotonic()
             listed = _slurm(["squeue", "--noheader", "--format=%i", f"--jobs={','.join(self.jobs)}"])
             if listed.returncode == 0 and not listed.stdout.strip():
-                raise ClusterError(f"jobs {', '.join(self.jobs)} ended before a worker connected: {self._last_line()}")
+                last = _last_line(*(self._logs / f"job-{job}.log" for job in self.jobs))
+                raise ClusterError(f"jobs {', '.join(self.jobs)} ended before a worker connected: {last}")
 
     def _start(self, stack: ExitStack) -> Client:
         """Start the scheduler and submit the jobs; see :class:`StartedWorkers`."""
@@ -388,11 +389,6 @@ class SlurmWorkers(StartedWorkers):
     def _cancel(self) -> None:
         if self.jobs:
             _slurm(["scancel", *self.jobs])
-
-    def _last_line(self) -> str:
-        logs = [self._logs / f"job-{job}.log" for job in self.jobs]
-        lines = [line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()]
-        return next((line.strip() for line in reversed(lines) if line.strip()), "they printed nothing")
 
 
 def _slurm(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -194,7 +194,7 @@ def test_workers_that_cannot_begin_are_told_of(scratch, monkeypatch):
     with LocalWorkers(1) as workers:
         workers.submit("sleeping", slept, 0)
         deadline = time.monotonic() + 60
-        with pytest.raises(ClusterError, match="worker 1 exited 3 times at its start: it printed nothing"):
+        with pytest.raises(ClusterError, match="worker 1 exited 3 times at its start: nothing was printed"):
             while time.monotonic() < deadline:
                 workers.check()
                 time.sleep(0.05)
