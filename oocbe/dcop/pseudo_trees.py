@@ -28,8 +28,9 @@ from oocbe.kernels.cpu.orders.graphs import list_separators, search_depth_first
 from oocbe.model.dcop import Dcop
 from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import check_deadline, current_flag, looked
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 AUTO = "auto"
 """Selects the heuristic and root whose messages have the fewest cells."""
@@ -206,22 +207,15 @@ class _Graph:
 
     def _labels(self) -> NDArray[np.int64]:
         """The number of the part that each vertex is in, int64."""
-        start, neighbours = self.start.tolist(), self.neighbours.tolist()
-        label = [-1] * len(self.sizes)
-        count = 0
-        for first in looked(range(len(label))):
-            if label[first] >= 0:
-                continue
-            label[first] = count
-            waiting = [first]
-            while waiting:
-                v = waiting.pop()
-                for u in neighbours[start[v] : start[v + 1]]:
-                    if label[u] < 0:
-                        label[u] = count
-                        waiting.append(u)
-            count += 1
-        return np.array(label, dtype=np.int64)
+        label = np.arange(len(self.sizes))  # of a vertex, the least one that it is known to be connected with
+        owner = np.repeat(label, self.degrees)
+        while True:
+            check_deadline()
+            before = label.copy()
+            np.minimum.at(label, before[owner], before[self.neighbours])
+            label = label[label]
+            if (label == before).all():
+                return np.searchsorted(distinct_values(label), label)
 
 
 class _Search:
