@@ -41,6 +41,7 @@ from oocbe.counting.kernels.cpu.clause_learning import (
     probe,
     watch_all,
 )
+from oocbe.elimination.orders.separators import Separators
 from oocbe.kernels.cpu.interpreter import interpreted
 from oocbe.kernels.cpu.jit import is_ready
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
@@ -105,27 +106,11 @@ def normalised(clauses: Iterable[Iterable[int]]) -> tuple[Clause, ...]:
     return tuple(found)
 
 
-class _Flat(NamedTuple):
-    """Lists of numbers as arrays: list ``i`` is ``content[start[i] : start[i + 1]]``.
-    ``start`` is int64 (lists + 1,), and ``content`` is int32."""
-
-    start: NDArray[np.int64]
-    content: NDArray[np.int32]
-
-
-def _flat(lists: Sequence[Sequence[int]]) -> _Flat:
-    """Lists as arrays."""
-    start = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(one) for one in lists], out=start[1:])
-    content = np.fromiter((x for one in lists for x in one), dtype=np.int32, count=int(start[-1]))
-    return _Flat(start, content)
-
-
-def _grouped(keys: NDArray[np.int32], content: NDArray[np.int32], groups: int) -> _Flat:
+def _grouped(keys: NDArray[np.int32], content: NDArray[np.int32], groups: int) -> Separators:
     """The content by its keys, numbers below ``groups``, in its first order."""
     start = np.zeros(groups + 1, dtype=np.int64)
     np.cumsum(np.bincount(keys, minlength=groups), out=start[1:])
-    return _Flat(start, content[np.argsort(keys, kind="stable")])
+    return Separators(start, content[np.argsort(keys, kind="stable")])
 
 
 def solver_of(formula: Formula, scores: NDArray[np.float64], is_watched: bool = True) -> Solver | None:
@@ -140,16 +125,16 @@ def solver_of(formula: Formula, scores: NDArray[np.float64], is_watched: bool = 
     pairs = np.array([clause for clause in formula.clauses if len(clause) == 2], dtype=np.int32).reshape(-1, 2)
     by_literal = _grouped(np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]]), 2 * n)
     long = [clause for clause in formula.clauses if len(clause) > 2]
-    clauses = _flat(long)
-    sizes = np.diff(clauses.start)
+    clauses = Separators.of(long)
+    sizes = np.diff(clauses.starts)
     owners = np.repeat(np.arange(len(long), dtype=np.int32), sizes)
-    occurs = _grouped(clauses.content >> 1, owners, n)
-    words = len(clauses.content) + LITERALS * len(long)
+    occurs = _grouped(clauses.members >> 1, owners, n)
+    words = len(clauses.members) + LITERALS * len(long)
     arena = np.zeros(max(2 * words, 1 << 16), dtype=np.int32)
-    places = clauses.start[:-1] + LITERALS * np.arange(len(long))
+    places = clauses.starts[:-1] + LITERALS * np.arange(len(long))
     arena[places] = sizes
     arena[places + LITERALS - 1] = -1
-    arena[np.arange(len(clauses.content)) + LITERALS * (owners + 1)] = clauses.content
+    arena[np.arange(len(clauses.members)) + LITERALS * (owners + 1)] = clauses.members
     num = np.zeros(NUMBERS, dtype=np.int64)
     num[ARENA] = num[ORIGINAL] = words
     solver = Solver(
@@ -161,13 +146,13 @@ def solver_of(formula: Formula, scores: NDArray[np.float64], is_watched: bool = 
         trail=np.zeros(n + 1, dtype=np.int32),
         arena=arena,
         head=np.zeros(2 * n, dtype=np.int32),
-        pair_start=by_literal.start,
-        pairs=by_literal.content,
-        occurs_start=occurs.start,
-        occurs=occurs.content,
-        start=clauses.start,
-        literals=clauses.content,
-        satisfied=clauses.content[clauses.start[:-1]],
+        pair_start=by_literal.starts,
+        pairs=by_literal.members,
+        occurs_start=occurs.starts,
+        occurs=occurs.members,
+        start=clauses.starts,
+        literals=clauses.members,
+        satisfied=clauses.members[clauses.starts[:-1]],
         seen=np.zeros(n, dtype=np.uint8),
         clause=np.zeros(n + 1, dtype=np.int32),
         out=np.zeros(n + 1, dtype=np.int32),

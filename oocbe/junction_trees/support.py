@@ -304,18 +304,10 @@ def product_of(
     tables: Sequence[WeightTable], numbers: NDArray[np.int32], rows: int, is_log: bool
 ) -> NDArray[np.float64]:
     """Combined weights of a clique's factors, row by row."""
-    product: NDArray[np.float64] | None = None
+    product, combine = np.full(rows, 0.0 if is_log else 1.0), np.add if is_log else np.multiply
     for table, rows_of in zip(tables, numbers, strict=True):
         assert table.weights is not None
-        own = table.weights[rows_of]
-        if product is None:
-            product = own
-        elif is_log:
-            product += own
-        else:
-            product *= own
-    if product is None:
-        product = np.full(rows, 0.0 if is_log else 1.0)
+        combine(product, table.weights[rows_of], out=product)
     return product
 
 

@@ -54,8 +54,7 @@ from oocbe.junction_trees.support import ROW_BYTES, CliqueRows, cliques_of
 from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import items_of, value_index, variable_index
 from oocbe.model.problem import Problem
-from oocbe.model.settings.machine import default_memory_limit
-from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds, parse_temperature
+from oocbe.model.settings.option_values import parse_integer, parse_order, parse_seconds, parse_temperature
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import looked
 from oocbe.runtime.pictures.html import first_pairs
@@ -64,6 +63,7 @@ from oocbe.runtime.process_memory import give_back_large_blocks, resident_memory
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
+from oocbe.tables.common_domains import limit_of
 from oocbe.tables.manifest import read_record, render_record
 
 if TYPE_CHECKING:
@@ -277,8 +277,7 @@ class JunctionTree(Shown):
             raise UsageError(f"space: {space!r} is not one of {', '.join(SPACES)}")
         self._backend = usable_backend(backend)
         wanted = parse_order("order", order) if isinstance(order, str | Path) else list(order)
-        most = parse_bytes("memory", memory)
-        self._memory = default_memory_limit() if most is None else most
+        self._memory = limit_of(memory)
         loaded = read(problem, memory=self._memory) if isinstance(problem, str | Path) else problem_of(problem)
         loaded.refuse_question("a junction tree")
         self._problem = tabulated(weighted(reduce_arity(loaded), parse_temperature(temperature)))
@@ -334,8 +333,7 @@ class JunctionTree(Shown):
         """
         found = cls.__new__(cls)
         found._backend = usable_backend(backend)
-        most = parse_bytes("memory", memory)
-        found._memory = default_memory_limit() if most is None else most
+        found._memory = limit_of(memory)
         tree = found._checked(open_tree(folder, room_of(found._memory)))
         found._problem = tree.problem
         found._set(None, tree, 0.0)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, takewhile
 from pathlib import Path
 from threading import Event, Lock
@@ -336,9 +336,7 @@ def digest_by(
         runs.learn(run, digested.made.seconds)
         digest.add(digested)
 
-    def halves(run: range, error: Exception) -> Iterable[range]:
-        return halved_run(run, error, f"a stretch of {STRETCH_ROWS:,} rows")
-
+    halves = partial(halved_run, what=f"a stretch of {STRETCH_ROWS:,} rows")
     kind = ("generated", operation.operator)
     dispatch = Dispatch(digest.name, workers, digest_segment, segment_of, done, halves, deadline, kind)
     dispatch.run(takewhile(lambda run: digest.is_right, runs))

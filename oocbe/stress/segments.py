@@ -154,8 +154,7 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
     return min(wrong, default=-1), [int(total) for total in totals]
 
 
-def _halves(run: range, error: Exception) -> Iterable[range]:
-    return halved_run(run, error, "a chunk of a synthetic table")
+_halves = partial(halved_run, what="a chunk of a synthetic table")
 
 
 def joined_pieces(first: SyntheticTable, second: SyntheticTable) -> tuple[NDArray[np.int64], int]:
