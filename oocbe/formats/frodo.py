@@ -291,10 +291,7 @@ class _FrodoReader:
 
     def _tuples(self, name: str, relation: _Relation, variables: tuple[int, ...]) -> NDArray[np.int64]:
         """The rows of a relation as value indices of a constraint's variables."""
-        index: list[dict[str, int]] = []
-        for v in variables:
-            labels = self._variables[v].labels or ()
-            index.append({label: number for number, label in enumerate(labels)})
+        index = [{label: number for number, label in enumerate(self._variables[v].labels or ())} for v in variables]
         found = np.empty((len(relation.rows), len(variables)), dtype=np.int64)
         for number, row in enumerate(relation.rows):
             for axis, (known, word) in enumerate(zip(index, row, strict=True)):

@@ -13,6 +13,7 @@ Evidence: observed variables and their values, from files of the UAI competition
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -78,17 +79,14 @@ def _parse(text: Text, semiring: Semiring) -> Problem:
                 cursor, f"found {entries} entries, expected {math.prod(shape)} for factor {number}, {shape}"
             )
         key = text.between(cursor + 1, cursor + entries) if 0 < entries <= SHARED_ENTRIES else b"", shape
-        if key[0] and key in tables:
-            functions.append(Function(scope, *tables[key]))
-            cursor += 1 + entries
-            continue
-        values = text.floats(cursor + 1, entries, f"an entry of factor {number}")
-        if semiring == MAX_PRODUCT and (values < 0).any():
-            bad = cursor + 1 + int(np.argmax(values < 0))
-            wanted = f"an entry of factor {number}, at least 0: a file of logarithms is one of the format lg"
-            raise text.expected(wanted, bad)
-        feasible = np.flatnonzero(values if semiring == MAX_PRODUCT else values > IMPOSSIBLE)
-        tables[key] = tuples_at(feasible, shape), values[feasible]
+        if not key[0] or key not in tables:
+            values = text.floats(cursor + 1, entries, f"an entry of factor {number}")
+            if semiring == MAX_PRODUCT and (values < 0).any():
+                bad = cursor + 1 + int(np.argmax(values < 0))
+                wanted = f"an entry of factor {number}, at least 0: a file of logarithms is one of the format lg"
+                raise text.expected(wanted, bad)
+            feasible = np.flatnonzero(values if semiring == MAX_PRODUCT else values > IMPOSSIBLE)
+            tables[key] = tuples_at(feasible, shape), values[feasible]
         functions.append(Function(scope, *tables[key]))
         cursor += 1 + entries
     text.expect_end(cursor, f"the {factors} tables")
@@ -211,7 +209,7 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
     while equals and name not in index and "=" in label:  # names may have the sign, too
         more, _, label = label.partition("=")
         name = f"{name}={more}"
-    if not equals or (name not in index and _exists(item)):
+    if not equals or (name not in index and os.path.exists(item)):  # noqa: PTH110 (no error for long texts)
         return None
     shown = item if len(item) <= SHOWN_CHARACTERS else f"{item[:SHOWN_CHARACTERS]}…"
     if name not in index:
@@ -220,14 +218,6 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
         return index[name], value_index(problem.variables[index[name]], label)
     except UsageError as error:
         raise UsageError(f"evidence {shown}: {error}") from None
-
-
-def _exists(name: str) -> bool:
-    """Whether there is a file; a text that cannot be the name of one is none."""
-    try:
-        return Path(name).exists()
-    except OSError:
-        return False
 
 
 def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
