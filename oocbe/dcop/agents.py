@@ -489,23 +489,16 @@ def serve(connection: Connection) -> None:
             share = next(iter(contract.shares.values()))
             load_loops(share.problem.semiring, share.dtype, store, engine)
             agents = {v: Agent(share, store, engine, options.tables) for v, share in contract.shares.items()}
-            for variable, work in _requests(connection):
+            while True:
+                variable, work = connection.recv()
                 answer = worked(agents[variable], variable, work)
                 if isinstance(answer.content, Utility):
                     _hand_over(answer.content, store)
                 connection.send(answer)
-    except (BrokenPipeError, ConnectionResetError):
+    except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except Exception as error:
         connection.send((type(error).__name__, str(error)))
-
-
-def _requests(connection: Connection) -> Iterable[tuple[int, Work]]:
-    while True:
-        try:
-            yield connection.recv()
-        except EOFError:
-            return
 
 
 def _hand_over(utility: Utility, store: MessageStore) -> None:
