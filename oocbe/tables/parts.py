@@ -10,7 +10,6 @@ For reading it is an ordinary table (:class:`oocbe.tables.stored.StoredTable`): 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from itertools import pairwise
@@ -28,7 +27,7 @@ from oocbe.tables.group import attributes_of, check_files, check_table_attribute
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, PART_NAME, PARTS, ROWS, FileRecord, Manifest, PartRecord
 from oocbe.tables.object_path import Place
-from oocbe.tables.writer import FolderSettings, FolderWriter, StoredTableWriter
+from oocbe.tables.writer import ArrayFiles, FolderSettings, FolderWriter, StoredTableWriter
 
 _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
 """Attributes common to a table and its parts."""
@@ -127,13 +126,8 @@ class PartsWriter(FolderWriter):
         extents = [extent for extent in self._extents if extent is not None]
         extent = [min(low for low, _ in extents), max(high for _, high in extents)] if extents else None
         attributes = self._attributes(self.rows, self._longest, extent, is_sorted)
-        group = {"zarr_format": 3, "node_type": "group", "attributes": {"oocbe": attributes}}
-        content = json.dumps(group, indent=2).encode()
         try:
-            self._budget.take(len(content), self._folder)
-            self._taken += len(content)
-            self._manifest.files["zarr.json"] = FileRecord.of(content)
-            disk.write_file(self._folder / "zarr.json", content)
+            ArrayFiles(self._folder, self._manifest, self._budget, {}, 1).describe({"oocbe": attributes})
             self._seal([self._folder / "zarr.json"], [])
         except OSError as error:
             raise self._disk_error(error) from None
@@ -144,7 +138,7 @@ class PartsWriter(FolderWriter):
 
     @property
     def _bytes_taken(self) -> int:
-        return self._taken
+        return self._taken + super()._bytes_taken
 
 
 def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, ChunkIndex]:
