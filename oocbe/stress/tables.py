@@ -107,11 +107,14 @@ class SyntheticTable:
             counts = [(0, small + 1), (more, small)] if more else [(0, small)]
         else:
             # The largest group size that gives no more than the wanted rows, at least 1.
-            most = bisect_right(range(pairs + 1), pairs, 2, key=lambda size: _zipf_pairs(size, self.groups)) - 1
-            counts = [(2**i - 1, max(1, most >> i)) for i in range(self.groups.bit_length())]
-            counts = [(first, count) for first, count in counts if first < self.groups]
+            most = bisect_right(range(pairs + 1), pairs, 2, key=lambda n: rows_before(self._zipf(n), self.groups)[-1])
+            counts = self._zipf(most - 1)
         *before, _ = rows_before(counts, self.groups)
         return np.array([(*own, rows) for own, rows in zip(counts, before, strict=True)], dtype=np.int64)
+
+    def _zipf(self, largest: int) -> list[tuple[int, int]]:
+        """First rank and own values of each group, for each class, the first of which has the largest group."""
+        return [(2**i - 1, max(1, largest >> i)) for i in range(self.groups.bit_length())]
 
     @property
     def rows_made(self) -> int:
@@ -222,15 +225,6 @@ def field_rows(layout: Layout, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Word, shift, mask and domain size of variables, int64 (variables, 4), as the loops take them."""
     places = [(layout.field(name), layout.sizes[layout.place(name)]) for name in names]
     return np.array([[f.word, f.shift, f.mask, size] for f, size in places], dtype=np.int64)
-
-
-def _zipf_pairs(largest: int, groups: int) -> int:
-    """Pairs of all groups, the largest of which has so many."""
-    total = 0
-    for i in range(groups.bit_length()):
-        first, last = 2**i - 1, min(2 ** (i + 1) - 1, groups)
-        total += max(0, last - first) * max(1, largest >> i)
-    return total
 
 
 HIGHEST_COST = 100
