@@ -271,7 +271,8 @@ class Text:
         found: NDArray[np.int64] | None = None
         for _, begin, wanted in stretches_of(self._tokens, first, count):
             tokens = slice(begin, begin + wanted.stop - wanted.start)
-            values, good = (own[tokens] for own in self._at(first + wanted.start).integers)
+            window = self._at(first + wanted.start)
+            values, good = window.integers[0][tokens], window.integers[1][tokens]
             if not good.all():
                 raise self.no_integer(what, first + wanted.start + int(np.argmin(good)))
             if len(values) == count:
