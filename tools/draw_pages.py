@@ -63,7 +63,7 @@ def main() -> None:
     """Draw all pictures."""
     matplotlib.use("agg")
     grid = oocbe.read(EXAMPLES / "grid.wcsp")
-    written(oocbe.plan(grid, order="weighted-min-fill", order_seconds=0).plot(), "plan")
+    written(oocbe.plan(grid).plot(), "plan")
     written(oocbe.bound(grid, [2, 3, 4, 5]).plot(), "bound")
     written(grid.plot(), "graph")
     written(oocbe.marginals(EXAMPLES / "weather.bif", evidence={"ferry": "late"}).plot(), "marginals")
