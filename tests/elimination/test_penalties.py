@@ -111,3 +111,9 @@ def test_penalties_that_mean_constraints_make_a_problem_of_packing():
     problem = replace(whole, functions=tuple(costs))
     assert not is_packing(problem)
     assert is_packing(forbid_penalties(problem, AUTO).problem)
+
+
+def test_a_table_of_more_assignments_than_floats_can_count():
+    wide = Function(tuple(range(1100)), np.array([[0] * 1100, [1] * 1100]), np.array([0, 5]))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(1100)), (wide,))
+    assert forbid_penalties(problem, AUTO).problem is problem

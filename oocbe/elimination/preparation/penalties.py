@@ -162,9 +162,9 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
             continue
         found += np.bincount(slots_of(tables, start).ravel(), minlength=len(found))
         for scope, _ in tables:
-            cells = math.prod([problem.sizes[v] for v in scope])
+            cells = math.prod([float(problem.sizes[v]) for v in scope])  # they may be beyond any integer, or infinite
             for v in scope:
-                wanted[v] += cells // problem.sizes[v]
+                wanted[v] += cells / problem.sizes[v]
     harmful |= found != np.repeat(wanted, problem.sizes)
     for f in looked(problem.functions):
         if len(f.scope) == 1:
