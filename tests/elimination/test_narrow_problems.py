@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from functools import reduce
 
 import numpy as np
@@ -144,6 +145,29 @@ def test_values_near_the_limits_of_floats_are_left_to_the_engine(name):
         assert adds or any("natural logarithm is" in note for note in result.notes)
     near = Problem(problem.variables, (Function.from_array((0, 1), values / 2**30),), semiring=SEMIRINGS[name])
     assert narrow_problem(near, SolveOptions()) is not None
+
+
+@pytest.mark.parametrize("large", [1e17, 1 << 60, 1e90])
+def test_probabilities_beside_large_values_are_those_without_them(large):
+    """Beside such a value, a difference of 1 and the logarithm of 2 are less than rounding."""
+    variables, unlike = tuple(Variable(v, 2) for v in "abc"), np.array([[large, 0], [0, large]])
+    for pair in (np.full((2, 2), large), unlike):
+        functions = (Function.from_array((0,), [0, 1]), Function.from_array((0, 1), pair))
+        problem = Problem(variables, functions)
+        assert narrow_problem(problem, SolveOptions(), 1.0) is not None
+        first, second, third = oocbe.marginals(problem).marginals
+        assert first == pytest.approx([math.e / (1 + math.e), 1 / (1 + math.e)]) and third == pytest.approx([0.5, 0.5])
+        assert second == pytest.approx(first[::-1] if pair is unlike else [0.5, 0.5])
+    within = [Function.from_array((v, v + 1), np.array([[large, 2 * large], [2 * large, large]])) for v in (0, 1)]
+    for own in oocbe.marginals(Problem(variables, (*within, Function.from_array((0, 2), unlike)))).marginals:
+        assert own == pytest.approx([0.5, 0.5])
+
+
+def test_a_count_does_not_convert_values_beyond_integers():
+    problem = chain(edges_of("path", 5), 5, [[1e300, math.inf], [-1e300, 1.5]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert oocbe.count(problem).value == 6
 
 
 @pytest.mark.parametrize("option", [{"order": "min-fill"}, {"bounds": "none"}, {"tables": "complete"}])

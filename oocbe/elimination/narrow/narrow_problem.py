@@ -273,15 +273,16 @@ class NarrowProblem:
         cell_starts = np.concatenate([[0], np.cumsum(cells)])
         return NarrowLayout(order, sizes, starts, members, cell_starts, input_starts, tables[sequence])
 
-    def cells(self, dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Values and permissions of all tables' cells; those of the messages are uninitialised."""
+    def cells(self, counts: bool = False) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Values, or counts, and permissions of all tables' cells; those of the messages are uninitialised."""
         total = int(self.message_cells.sum())
-        values = np.concatenate([self.tables.values.astype(dtype, copy=False), np.zeros(total, dtype=dtype)])
+        own = self.tables.permitted.astype(np.int64) if counts else self.tables.values
+        values = np.concatenate([own, np.zeros(total, dtype=own.dtype)])
         return values, np.concatenate([self.tables.permitted, np.zeros(total, dtype=np.uint8)])
 
     def waits_for_compiler(self, counts: bool) -> bool:
         """Whether a loop has to be compiled first, which takes longer than a small problem in the engine."""
-        values, permitted = self.cells(np.int64 if counts else self.tables.values.dtype)
+        values, permitted = self.cells(counts)
         if len(values) <= INTERPRETED_CELLS:
             return False
         none, flag = np.zeros(0, dtype=np.int32), current_flag()
@@ -302,7 +303,7 @@ class NarrowProblem:
         Raises TimeLimitError: the deadline of the block passed; FloatRangeError: float64 cannot represent a value.
         """
         semiring, layout = self.semiring, self.layout
-        values, permitted = self.cells(self.tables.values.dtype)
+        values, permitted = self.cells()
         multiplies = semiring.combination is Combination.MULTIPLY
         choices = np.zeros(int(self.message_cells.sum()) if semiring.selects else 0, dtype=np.int32)
         if semiring.selects:
@@ -345,7 +346,7 @@ class NarrowProblem:
         Raises TimeLimitError: the deadline of the block passed.
         """
         layout = self.layout
-        values, permitted = self.cells(np.float64)
+        values, permitted = self.cells()
         none = np.zeros(0, dtype=np.int32)
         eliminate(layout, values, permitted, none, ADDED_LOGARITHMS, False, current_flag())
         check_deadline()
@@ -501,8 +502,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
     if is_impossible or (zeros_forbid(narrow.semiring) and 0 in constants):
         return 0
     order, sizes, starts, members, cell_starts, input_starts, inputs = narrow.layout
-    values, permitted = narrow.cells(np.int64)
-    values[: len(narrow.tables.permitted)] = narrow.tables.permitted
+    values, permitted = narrow.cells(counts=True)
     is_large = np.zeros(len(order), dtype=np.uint8)
     count_within(narrow.layout, values, permitted, is_large, current_flag())
     check_deadline()

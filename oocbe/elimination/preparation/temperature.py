@@ -57,18 +57,18 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
 
 
 def without_offsets(problem: Problem) -> Problem:
-    """Large integers to add as floats, less the best of each function, which the constant takes: floats round 2^53 + 1.
+    """Large values to add as floats, less the best of each function, which the constant takes: floats round 2^53 + 1.
 
-    Integers far from the best one are rounded.
+    Values far from the best one are rounded.
     """
-    if problem.semiring.combination is not Combination.ADD or problem.magnitude < 2**32:
+    if problem.semiring.combination is not Combination.ADD or not 2**32 <= problem.magnitude < LARGEST_TOTAL:
         return problem
     best = min if problem.semiring.marginalisation is Marginalisation.MIN else max
     functions, constant = list(problem.functions), problem.constant
     for number, f in enumerate(looked(problem.functions)):
         has_default = f.default is not None and len(f.values) < math.prod(problem.sizes[v] for v in f.scope)
         given = f.values.tolist() + ([f.default] if has_default else [])
-        if f.is_integral and given:
+        if given:
             by = best(given)
             values = (f.values.astype(object) - by).astype(np.float64)  # differences may have 65 bits
             functions[number] = Function(f.scope, f.tuples, values, float(f.default - by) if has_default else None)

@@ -199,7 +199,7 @@ def descend(layout: Any, values: Any, permitted: Any, value_starts: Any, weights
     value_starts : int64 (variables + 1,). shares : float64 (values of all variables,), 0; written: their probabilities.
     """
     walk, factors = _walk(layout)
-    first = layout.cell_starts[factors]
+    first, parts = layout.cell_starts[factors], np.empty(len(shares))
     for p in range(len(layout.order) - 1, -1, -1):
         if stop[0] != 0:
             break
@@ -209,14 +209,15 @@ def descend(layout: Any, values: Any, permitted: Any, value_starts: Any, weights
         for cell in range(begin, end):
             if stop[0] != 0:
                 break
-            mass = weights[cell - first]
+            mass, added = weights[cell - first], 0.0
             for a in range(layout.sizes[v] if mass > 0.0 else 0):
                 is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, False)
-                if not is_permitted:
-                    continue
-                share = mass * np.exp(total - values[cell])
+                parts[a] = np.exp(total - values[cell]) if is_permitted else 0.0
+                added += parts[a]  # not 1 beside large values, whose rounding exceeds the logarithm of a sum
+            for a in range(layout.sizes[v] if mass > 0.0 else 0):
+                share = mass * (parts[a] / added)
                 shares[value_starts[v] + a] += share
-                for j in range(len(own)):
+                for j in range(len(own) if share > 0.0 else 0):
                     if own[j] >= factors:
                         weights[walk.base[j] + a * walk.strides[j * axes] - first] += share
             _advance(layout, walk, factors + p, axes, len(own))
