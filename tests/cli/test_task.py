@@ -143,6 +143,15 @@ def test_a_plan_refuses_an_upper_bound_that_the_task_refuses(tmp_path: Path) -> 
         assert done.exit_code == 2 and "upper bound of 5" in done.stderr
 
 
+@pytest.mark.parametrize("task", ["optimum", "kbest", "count-optimal"])
+def test_a_plan_refuses_negative_factors_that_the_task_refuses(tmp_path: Path, task: str) -> None:
+    file = tmp_path / "negative.wcsp"
+    file.write_text("negative 1 2 1 100\n2\n1 0 0 1\n1 -3\n")
+    for command in ("solve", "plan"):
+        done = run(app, [command, str(file), "--task", task, "--semiring", "max-product"])
+        assert done.exit_code == 2 and "negative value" in done.stderr
+
+
 def test_a_plan_refuses_a_temperature_without_use() -> None:
     for command in ("solve", "plan"):
         done = run(app, [command, GRID, "--task", "count", "--temperature", "2"])

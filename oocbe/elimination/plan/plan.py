@@ -28,7 +28,7 @@ from oocbe.elimination.orders.order import (
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph, extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.bucket_forecast import BucketForecast, MessageForecast, Passages
 from oocbe.elimination.preparation.packing import is_supply
-from oocbe.elimination.preparation.prepare import without_zeros
+from oocbe.elimination.preparation.prepare import check_signs, without_zeros
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import DiskError
@@ -364,9 +364,10 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
     """Choose an order and predict what it costs.
 
     Raises FormatError: the file named by ``options.order`` is no order of this problem; ValueRangeError: sums of values
-    may leave 64-bit integers.
+    may leave 64-bit integers; UnsupportedError: factors to compare are negative.
     """
     problem = problem.in_semiring(options.semiring or problem.semiring)
+    check_signs(problem, problem.semiring)
     return plan_of(problem, candidate_orders(problem, options)[0], options)
 
 
