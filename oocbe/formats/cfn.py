@@ -491,11 +491,11 @@ def _numbers(problem: Problem) -> _Numbers:
     own = problem.upper_bound if sign > 0 else problem.lower_bound
     extremes = zip(problem.extremes.least.tolist(), problem.extremes.greatest.tolist(), strict=True)
     ends = [sorted((sign * low, sign * high)) for low, high in extremes]
-    bound = None if own is None else sign * own
     saved = min(sign * problem.constant, 0) + sum(min(low, 0) for low, _ in ends)
-    if bound is None:
+    bound = math.inf if own is None else sign * own
+    if bound - saved >= LARGEST_INTEGER:  # toulbar2 holds no such limit, but needs none above all sums
         total = max(sign * problem.constant, 0) + sum(max(high, 0) for _, high in ends)
-        bound = total + (1 if problem.is_integral else _margin(float(max(total, -saved))))
+        bound = min(bound, total + (1 if problem.is_integral else _margin(float(max(total, -saved)))))
     if problem.is_integral:
         bound = math.ceil(bound)
         hard = max(0, bound - int(saved))

@@ -128,6 +128,18 @@ def test_cfn_keeps_what_sums_beside_large_costs_permit_or_is_refused(tmp_path, s
         assert "forbid tuples" in str(error)
 
 
+@pytest.mark.parametrize("sense", [MIN_SUM, MAX_SUM])
+@pytest.mark.parametrize("bound", [2**62 - 1, 2**62, 2**63 - 1, 1e30])
+@pytest.mark.parametrize("costs", [[-3, 4], [-3.0, 4.5]])
+def test_cfn_writes_no_limit_far_above_all_sums(tmp_path, sense, bound, costs):
+    """As the top of many files is: the largest integer of some program."""
+    sign = 1 if sense == MIN_SUM else -1
+    limit = {"upper_bound": bound} if sign > 0 else {"lower_bound": -bound}
+    function = Function((0,), [[0], [1]], sign * np.array(costs))
+    problem = Problem((Variable("x", 3),), (function,), semiring=sense, **limit)
+    assert values_of(back(problem, tmp_path / "p.cfn")) == values_of(problem)
+
+
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_cfn_keeps_bounds_and_what_is_forbidden_beside_negative_costs(tmp_path, seed):
     rng = np.random.default_rng(seed)
