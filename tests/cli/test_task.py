@@ -143,6 +143,14 @@ def test_a_plan_refuses_an_upper_bound_that_the_task_refuses(tmp_path: Path) -> 
         assert done.exit_code == 2 and "upper bound of 5" in done.stderr
 
 
+def test_a_plan_of_a_count_accepts_what_propagation_makes_acceptable(tmp_path: Path) -> None:
+    """The costs reach the bound until propagation removes the value that costs most."""
+    file = tmp_path / "bound.wcsp"
+    file.write_text("bound 2 2 3 5\n2 2\n1 0 0 1\n1 3\n1 1 0 1\n1 3\n1 1 0 1\n1 5\n")
+    done = [run(app, [command, str(file), "--task", "count", "--order-seconds", "0"]) for command in ("solve", "plan")]
+    assert [d.exit_code for d in done] == [0, 0], done[1].stderr
+
+
 @pytest.mark.parametrize("task", ["optimum", "kbest", "count-optimal"])
 def test_a_plan_refuses_negative_factors_that_the_task_refuses(tmp_path: Path, task: str) -> None:
     file = tmp_path / "negative.wcsp"

@@ -84,16 +84,6 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         return narrow_plan(narrow, options)
     if is_weighted:
         whole = forbid_zero_weights(whole)
-    weights = ScaledWeights.of(Stack(whole, keeps_counts=True)) if is_weighted else None
-    if task == "count" and not options.float_counts:
-        asked = () if weights is None else (weights.values, weights.hidden)
-        left = clauses_left(whole, options, PREPARATION_SECONDS, *asked)
-        if left is not None and left[0].variables:
-            target = problem_of_task(task, left[0], temperature)
-            plan = replace(make_plan(target, keeping_rows(options, target)), presolve=(left[1],))
-            if is_weighted or plan.choice.cost() > tuning().searched_rows:
-                plan = replace(plan, bounds="a search with a cache of components counts", is_certain=False)
-            return plan
     preparation = _Preparation(options)
     stack = preparation.presolved(whole, keeps_counts=True)
     about: dict[str, Any] = {
@@ -102,8 +92,19 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
     }
     if (narrow := problem_at_once(task, stack.problem, options, temperature)) is not None:
         return replace(narrow_plan(narrow, options), **about)
-    if is_weighted:
-        target, orders = tables_of_count(stack.problem, ScaledWeights.of(stack), options)
+    weights = ScaledWeights.of(stack) if is_weighted else None
+    if task == "count" and not options.float_counts:
+        asked = () if weights is None else (weights.values, weights.hidden)
+        left = clauses_left(stack.problem, options, PREPARATION_SECONDS, *asked)
+        if left is not None and left[0].variables:
+            target = problem_of_task(task, left[0], temperature)
+            about["presolve"] = (*stack.steps, left[1])
+            plan = replace(make_plan(target, keeping_rows(options, target)), **about)
+            if is_weighted or plan.choice.cost() > tuning().searched_rows:
+                plan = replace(plan, bounds="a search with a cache of components counts", is_certain=False)
+            return plan
+    if weights is not None:
+        target, orders = tables_of_count(stack.problem, weights, options)
     else:
         target, orders = problem_of_task(task, stack.problem, temperature), None
     check_constraints(target, task in ("count", "logz"))
