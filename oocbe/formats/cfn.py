@@ -498,7 +498,7 @@ def _numbers(problem: Problem) -> _Numbers:
         bound = min(bound, total + (1 if problem.is_integral else _margin(float(max(total, -saved)))))
     if problem.is_integral:
         bound = math.ceil(bound)
-        hard = max(0, bound - int(saved))
+        hard: int | float = max(0, bound - int(saved))
         if max(abs(bound), hard, -saved) >= LARGEST_INTEGER:
             raise ValueRangeError(
                 f"{problem.name}: costs add up to {hard:.3g}, and the cfn format holds integers of 62 bits; forbid "

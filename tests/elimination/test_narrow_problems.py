@@ -1,4 +1,4 @@
-"""Problems of very many variables that are eliminated in one loop, against brute force; and large ones."""
+"""Problems that are eliminated in one loop, against brute force; and large ones."""
 
 import itertools
 import math

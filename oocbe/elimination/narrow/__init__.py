@@ -1,1 +1,1 @@
-"""Problems of very many variables and small tables, eliminated in one compiled loop."""
+"""Problems whose messages are all small, eliminated in one compiled loop."""

@@ -75,8 +75,8 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     next message) of one array operation, and of cells written between checks of the deadline; a forecast's piece; steps
     after which a short walk counts as long; and the row cap of a message (before dominance) in a race's first round."""
     many_parts: int = 1 << 12
-    """Variables, or functions and constraints, from which a problem is large: its narrow loop may take the whole
-    time limit, and a plan's propagation has a limit of its own."""
+    """Variables, or functions and constraints, from which a problem is large: one loop eliminates it whenever its
+    messages are small (a smaller one only if that is sure to be faster), and a plan's propagation has a time limit."""
 
     # Bytes
     small_bytes: int = 1 << 16
