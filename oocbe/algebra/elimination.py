@@ -1,6 +1,7 @@
 """Join sum, marginalisation, and both in one step without joined rows (Bistaffa et al. 2016, algorithms 4 and 5).
 
-Each is computed in memory or at any size. In one step out of core both tables are partitioned by the shared variables
+Each is computed in memory or at any size. Both at once make the joined rows, and reduce them, only if these are few and
+the groups large (:data:`FEW_JOINED`). In one step out of core both tables are partitioned by the shared variables
 that stay, and each part is joined as in memory; the concatenated results are sorted. For one combination of those that
 does not fit:
 
@@ -27,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -335,6 +336,11 @@ COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
 """Memory of a part's row: as read, moved and sorted; where runs and groups begin; for the inner table the columns
 and buckets of its group, once for each of two threads that have it at work."""
 
+FEW_JOINED, CACHED_ROWS = 2, 1 << 12
+"""Joined rows for each row of both tables, at most, that are made and reduced; and rows of a group of the inner table
+from which this pays on a CPU. Such a group leaves the cache: the loop without joined rows takes 2 to 16 times as long.
+For smaller groups that loop is faster in half of the cases, up to twice."""
+
 DOMAIN_CELLS = 2
 """Cells of an array over one table's domain for each row of both tables, at most, to look values up in it."""
 
@@ -433,6 +439,26 @@ class JoinElimination(Step):
         groups = match(outer, inner, self.kept, kernels, piece_rows)
         return PreparedElimination(outer, inner, groups, plan, self.semiring, kernels, piece_rows)
 
+    def _of_few_joined(
+        self, tables: Sequence[Table], kernels: Backend, most: float, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]] | None:
+        """:meth:`rows` by way of the joined rows; None if these are many, or more than ``most``, or do not pay, or the
+        result depends on their order."""
+        shared, one, two = (*self.kept, *self.gone), tables[0].layout, tables[1].layout
+        most = min(most, FEW_JOINED * sum(table.rows for table in tables))
+        expected = prod(table.rows for table in tables) / 2.0 ** one.select(shared).bits
+        is_cached = tables[1].rows < CACHED_ROWS * 2.0 ** one.select(self.kept).bits
+        is_exact = self.semiring.selects or self.dtype.kind != "f"
+        if kernels.name == "cuda" or is_cached or not is_exact or expected > most:
+            return None
+        sizes = (*one.select((*shared, *self.own_outer)).sizes, *two.select(self.own_inner).sizes)
+        layout = Layout.of((*shared, *self.own_outer, *self.own_inner), sizes, one, two)
+        join = Join(shared, layout, self.dtype, self.semiring)
+        groups, rows = join.prepare(tables, kernels, piece_rows)
+        if groups.joined_rows > most:
+            return None
+        return self._reduction.rows([Table(layout, *rows(groups), self.semiring)], kernels, piece_rows)
+
     def _arranged(
         self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None, matches: bool
     ) -> tuple[list[Table], EliminationPlan]:
@@ -465,10 +491,12 @@ class JoinElimination(Step):
         self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """See :class:`Step`; the rows are sorted."""
+        tables = list(tables)
         if kernels.name != "cuda":
+            if found := self._of_few_joined(tables, kernels, inf, piece_rows):
+                return found
             join = self.prepare(tables, kernels, piece_rows)
             return join.rows(0, len(join.outer.values), join.groups)
-        tables = list(tables)
         is_small = 1 << tables[0 if self.own_inner else 1].layout.bits <= DOMAIN_CELLS * sum(t.rows for t in tables)
         if is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
             part, other = tables if self.own_inner else tables[::-1]
@@ -572,9 +600,12 @@ class JoinElimination(Step):
 
     def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """See :class:`Step`."""
-        kernels = context.kernels
-        join = self.prepare(context.load(inputs, self.semiring, stream), kernels)
+        kernels, tables = context.kernels, context.load(inputs, self.semiring, stream)
         most = context.joined_rows(self.layout, self.dtype)
+        if found := self._of_few_joined(tables, kernels, most / GROUP_COPIES):
+            yield ResultRows(*found)
+            return
+        join = self.prepare(tables, kernels)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
         for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, partial(_met_rows, join, kernels)):

@@ -1,16 +1,19 @@
-"""Joins of a large table with a small one: rows without a partner are dropped before anything is sorted."""
+"""Joins of a large table with a small one, rows without a partner dropped before a sort; and joins with few rows."""
 
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import oocbe
-from oocbe.algebra import inputs
+from oocbe.algebra import elimination, inputs
 from oocbe.kernels import backend_named
+from oocbe.model.semiring import SEMIRINGS
 from oocbe.tables.table import Table
 
 ROWS = 20_000
@@ -99,3 +102,40 @@ def test_the_filter_of_few_rows_takes_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert left.rows < large.rows / 5
+
+
+@pytest.mark.parametrize("semiring", ["min-sum", "max-sum", "sum-product", "max-product"])
+@pytest.mark.parametrize("shared", [("e",), ("e", "k"), ("e", "g", "k")])
+@pytest.mark.parametrize("own", ["ab", "a", "b", ""])
+def test_few_joined_rows_are_made_and_reduced(
+    semiring: str, shared: tuple[str, ...], own: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The result is that of the loop without joined rows, in memory and in pieces; sums of floats keep their order."""
+    made = []
+    reduce = elimination.JoinElimination._of_few_joined
+    monkeypatch.setattr(
+        elimination.JoinElimination, "_of_few_joined", lambda *a, **o: made.append(reduce(*a, **o)) or made[-1]
+    )
+    monkeypatch.setattr(elimination, "CACHED_ROWS", 1)
+    random, gone = np.random.default_rng(1), ["e", "g"][: len(shared) - 1 or 1]
+    sizes = {"a": 5, "b": 6, "e": 300, "g": 4, "k": 3}
+    scopes = [[*(name for name in part if name in own), *shared] for part in ("a", "b")]
+    rows = [np.unique(random.integers(0, [sizes[n] for n in scope], (500, len(scope))), axis=0) for scope in scopes]
+    for dtype in (np.int64, np.float64):
+        tables = [
+            Table.from_rows({n: sizes[n] for n in scope}, given, random.integers(1, 9, len(given)).astype(dtype))
+            for scope, given in zip(scopes, rows, strict=True)
+        ]
+        one, two = (replace(table, semiring=SEMIRINGS[semiring]) for table in tables)
+        results = []
+        for few in (100.0, 0.0):
+            monkeypatch.setattr(elimination, "FEW_JOINED", few)
+            made.clear()
+            results.append(oocbe.join_marginalise(one, two, gone, backend="cpu"))
+            assert (made[0] is not None) == (few > 0 and (semiring != "sum-product" or dtype is np.int64))
+            stored = oocbe.join_marginalise(
+                one, two, gone, output=tmp_path / "o", overwrite=True, piece_rows=100, backend="cpu"
+            )
+            results.append(stored.read(0, stored.rows))
+        for found in results[1:]:
+            assert found.to_dict() == pytest.approx(results[0].to_dict(), rel=1e-12)
