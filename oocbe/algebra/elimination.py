@@ -345,6 +345,12 @@ DOMAIN_CELLS = 2
 """Cells of an array over one table's domain for each row of both tables, at most, to look values up in it."""
 
 
+def taken_from(tables: list[Table]) -> Iterator[Table]:
+    """The tables of a list, which loses each one: no name of its frame holds rows that are sorted, or released."""
+    while tables:
+        yield tables.pop(0)
+
+
 def split_key_word(names: Sequence[str], layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Variables cut into as many as fit in one key word, which the kernel looks up by, and the rest."""
     fitting = 0
@@ -495,15 +501,13 @@ class JoinElimination(Step):
         if kernels.name != "cuda":
             if found := self._of_few_joined(tables, kernels, inf, piece_rows):
                 return found
-            join = self.prepare(tables, kernels, piece_rows)
+            join = self.prepare(taken_from(tables), kernels, piece_rows)
             return join.rows(0, len(join.outer.values), join.groups)
         is_small = 1 << tables[0 if self.own_inner else 1].layout.bits <= DOMAIN_CELLS * sum(t.rows for t in tables)
         if is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
             part, other = tables if self.own_inner else tables[::-1]
             return self._looked_up(part, other, kernels)
-        # No name of this frame holds rows that are sorted, or that the kernel releases.
-        taken = (tables.pop(0) for _ in range(len(tables)))
-        tables, plan = self._arranged(taken, kernels, piece_rows, matches=False)
+        tables, plan = self._arranged(taken_from(tables), kernels, piece_rows, matches=False)
         rows = [(table.keys, table.values) for table in tables]
         del tables
         codes = self.semiring.combination, self.semiring.marginalisation
@@ -605,7 +609,7 @@ class JoinElimination(Step):
         if found := self._of_few_joined(tables, kernels, most / GROUP_COPIES):
             yield ResultRows(*found)
             return
-        join = self.prepare(tables, kernels)
+        join = self.prepare(taken_from(tables), kernels)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
         for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, partial(_met_rows, join, kernels)):
