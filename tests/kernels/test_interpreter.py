@@ -260,7 +260,13 @@ def test_the_variable_must_be_a_number(monkeypatch, text):
     interpreter._process_seconds.cache_clear()
 
 
-def test_a_first_run_answers_as_later_ones_do_and_compiles_nothing(tmp_path):
+def leaves(figure):
+    """The scalars of nested mappings and lists."""
+    inner = figure.values() if isinstance(figure, dict) else figure if isinstance(figure, list) else None
+    return [figure] if inner is None else [leaf for part in inner for leaf in leaves(part)]
+
+
+def test_a_first_run_answers_as_later_ones_do_and_compiles_nothing(tmp_path, as_outside_of_the_tests):
     file, day, cache = str(tmp_path / "small.wcsp"), str(tmp_path / "day.spot"), tmp_path / "cache"
     oocbe.write(random_network(9, 3, 0.4, 0.3, seed=8), file)
     oocbe.write(spot5_day(Spot5Settings(photographs=30, seed=3)), day)
@@ -275,7 +281,7 @@ def test_a_first_run_answers_as_later_ones_do_and_compiles_nothing(tmp_path):
         assert own.keys() == later[task].keys()
         for name, figure in own.items():
             other = json.loads(json.dumps(later[task][name]))
-            assert figure == other or np.allclose(figure, other, rtol=1e-12), (task, name)
+            assert figure == other or leaves(figure) == pytest.approx(leaves(other), rel=1e-12), (task, name)
 
 
 def test_loops_left_are_compiled_after_the_end(tmp_path):

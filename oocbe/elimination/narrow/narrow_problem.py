@@ -32,7 +32,6 @@ from oocbe.elimination.preparation.prepare import check_signs, zeros_forbid
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor, without_offsets
-from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import (
     FloatRangeError,
@@ -565,7 +564,7 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Resu
     except RequestedEndError:
         raise
     except TimeLimitError:
-        if applies_to(problem.semiring) and options.bounds == "auto":
+        if problem.semiring.selects and options.bounds == "auto":
             return None
         raise
     ended = time.perf_counter()
