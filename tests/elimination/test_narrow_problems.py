@@ -178,6 +178,13 @@ def test_who_sets_an_option_of_the_engine_gets_the_engine(option):
     assert oocbe.solve(problem, **option).value == oocbe.solve(problem).value
 
 
+def test_a_problem_without_variables_has_no_marginals():
+    problem = Problem((), (Function((), np.zeros((1, 0)), [3]),))
+    assert oocbe.solve(problem).value == 3 and oocbe.solve(problem).assignment == ()
+    assert oocbe.marginals(problem).marginals == () and oocbe.count(problem).value == 1
+    assert oocbe.log_partition(problem).value == -3
+
+
 def test_an_observer_of_a_small_problem_gets_plan_and_buckets():
     class Events(oocbe.Observer):
         def __init__(self):

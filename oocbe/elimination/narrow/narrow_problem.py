@@ -356,7 +356,7 @@ class NarrowProblem:
         weights, shares = np.zeros(int(self.message_cells.sum())), np.zeros(int(value_starts[-1]))
         descend(layout, values, permitted, value_starts, weights, shares, current_flag())
         check_deadline()
-        return float(outcome.value), tuple(np.split(shares, value_starts[1:-1]))
+        return float(outcome.value), tuple(np.split(shares, value_starts[1:])[:-1])
 
 
 Begun = Callable[[Problem, OrderChoice, Callable[[], Plan]], Callable[[int, int, int], None]]
