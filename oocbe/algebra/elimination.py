@@ -69,12 +69,17 @@ class Join(Step):
     @classmethod
     def of(cls, tables: Sequence[Any], extents: Sequence[NDArray[Any]]) -> Join:
         """The step for two tables; ``extents`` as for :func:`oocbe.algebra.operators.step_of`."""
+        return cls.as_dtype(tables, joined_dtype(extents[0], extents[1], tables[0].semiring))
+
+    @classmethod
+    def as_dtype(cls, tables: Sequence[Any], dtype: np.dtype[Any]) -> Join:
+        """The step for two tables, with a result of a dtype that holds its values."""
         one, two = (table.layout for table in tables)
         shared, semiring = check_pair(*tables), tables[0].semiring
         own1, own2 = ([name for name in layout.scope if name not in shared] for layout in (one, two))
         sizes = (*one.select((*shared, *own1)).sizes, *two.select(own2).sizes)
         layout = Layout.of((*shared, *own1, *own2), sizes, one, two)
-        return cls(shared, layout, joined_dtype(extents[0], extents[1], semiring), semiring)
+        return cls(shared, layout, dtype, semiring)
 
     @property
     def common(self) -> tuple[str, ...]:
@@ -346,7 +351,7 @@ DOMAIN_CELLS = 2
 
 
 def taken_from(tables: list[Table]) -> Iterator[Table]:
-    """The tables of a list, which loses each one: no name of its frame holds rows that are sorted, or released."""
+    """The tables of a list, each removed as it is taken, so that its memory is free once its rows are sorted."""
     while tables:
         yield tables.pop(0)
 
@@ -450,20 +455,18 @@ class JoinElimination(Step):
     ) -> tuple[NDArray[np.uint64], NDArray[Any]] | None:
         """:meth:`rows` by way of the joined rows; None if these are many, or more than ``most``, or do not pay, or the
         result depends on their order."""
-        shared, one, two = (*self.kept, *self.gone), tables[0].layout, tables[1].layout
+        layout = tables[0].layout
         most = min(most, FEW_JOINED * sum(table.rows for table in tables))
-        expected = prod(table.rows for table in tables) / 2.0 ** one.select(shared).bits
-        is_cached = tables[1].rows < CACHED_ROWS * 2.0 ** one.select(self.kept).bits
+        expected = prod(table.rows for table in tables) / 2.0 ** layout.select((*self.kept, *self.gone)).bits
+        is_cached = tables[1].rows < CACHED_ROWS * 2.0 ** layout.select(self.kept).bits
         is_exact = self.semiring.selects or self.dtype.kind != "f"
         if kernels.name == "cuda" or is_cached or not is_exact or expected > most:
             return None
-        sizes = (*one.select((*shared, *self.own_outer)).sizes, *two.select(self.own_inner).sizes)
-        layout = Layout.of((*shared, *self.own_outer, *self.own_inner), sizes, one, two)
-        join = Join(shared, layout, self.dtype, self.semiring)
+        join = Join.as_dtype(tables, self.dtype)
         groups, rows = join.prepare(tables, kernels, piece_rows)
         if groups.joined_rows > most:
             return None
-        return self._reduction.rows([Table(layout, *rows(groups), self.semiring)], kernels, piece_rows)
+        return self._reduction.rows([Table(join.layout, *rows(groups), self.semiring)], kernels, piece_rows)
 
     def _arranged(
         self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None, matches: bool

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import HEURISTICS as ORDER_HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.separators import least_connected
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.orders.graphs import list_separators, search_depth_first
 from oocbe.model.dcop import Dcop
@@ -207,15 +208,9 @@ class _Graph:
 
     def _labels(self) -> NDArray[np.int64]:
         """The number of the part that each vertex is in, int64."""
-        label = np.arange(len(self.sizes))  # of a vertex, the least one that it is known to be connected with
-        owner = np.repeat(label, self.degrees)
-        while True:
-            check_deadline()
-            before = label.copy()
-            np.minimum.at(label, before[owner], before[self.neighbours])
-            label = label[label]
-            if (label == before).all():
-                return np.searchsorted(distinct_values(label), label)
+        count = len(self.sizes)
+        least = least_connected(np.repeat(np.arange(count), self.degrees), self.neighbours, count)
+        return np.searchsorted(distinct_values(least), least)
 
 
 class _Search:

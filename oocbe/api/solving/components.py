@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.orders.separators import Separators, least_connected
 from oocbe.elimination.outcome import usage_note
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.reformulation import Number, Reformulation
@@ -352,15 +352,7 @@ def labels(problem: Problem) -> NDArray[np.int64]:
     Variables in one function or constraint are connected, unless it is a linear constraint that cannot bind.
     """
     starts, members = Separators.of([member.scope for member in _connecting(problem) if member.scope])
-    first, label = np.repeat(members[starts[:-1]], np.diff(starts)), np.arange(len(problem.variables))
-    while True:
-        before = label.copy()
-        least = np.minimum(before[first], before[members])
-        for side in (first, members):
-            np.minimum.at(label, before[side], least)
-        label = label[label]
-        if (label == before).all():
-            return label
+    return least_connected(np.repeat(members[starts[:-1]], np.diff(starts)), members, len(problem.variables))
 
 
 def _connecting(problem: Problem) -> list[Member]:

@@ -49,8 +49,6 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     if prefers_logarithms(stack.problem, options):
         stack = stack.then(Logarithms.of(stack.problem))
         options = stack.entries[-1].options(options)
-        if (narrow := narrow_problem(stack.problem, options)) is not None:
-            return replace(narrow_plan(narrow, options), propagation=stack.summary, presolve=stack.steps)
     scaling = IntegerScaling.of(stack.problem)
     stack, options = stack.then(scaling), scaling.options(options)
     target = stack.problem

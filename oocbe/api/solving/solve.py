@@ -401,8 +401,6 @@ def _solved_or_by_logarithms(
     with unlimited(), Deadline(left(LOGARITHM_SECONDS)):  # partial results at a limit refer to them
         logarithms = Logarithms.of(problem, why)
     stack, options = stack.then(logarithms), replace(logarithms.options(options), time_limit=left(SHORTEST_LIMIT))
-    if (result := narrow_result(stack.problem, options, history.begin)) is not None:
-        return stack, result
     return _solved(stack, options, history, begin, interruption)
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,22 @@ class Hurry(NamedTuple):
 
 UNHURRIED = Hurry()
 """Flags that are never set."""
+
+
+def least_connected(ends: NDArray[Any], others: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The least vertex of each vertex's connected component, int64 (count,).
+
+    ends, others : integers (edges,), both vertices of each edge, in any direction.
+    """
+    label = np.arange(count)
+    while True:
+        before = label.copy()
+        least = np.minimum(before[ends], before[others])
+        for side in (ends, others):
+            np.minimum.at(label, before[side], least)
+        label = label[label]
+        if (label == before).all():
+            return label
 
 
 class ScopeGraph:
