@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.inputs import arrange, check_pair, match, without_lonely
+from oocbe.algebra.inputs import arrange, check_pair, match, taken_from, without_lonely
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, cost_of, join_cost
 from oocbe.algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.errors import ResourceError
@@ -270,11 +270,6 @@ class MarginalisationStep(Step):
         cost = cost_of(source, GROUP_COPIES, GROUP_BYTES) + self.dtype.itemsize
         return [JoinInput(source, (*kept, *last), kept, cost)]
 
-    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
-        """See :class:`Step`."""
-        context = context.suited_to(inputs)
-        return self.closed(super().results(inputs, context), context.kernels)
-
     def pieces(
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
@@ -316,7 +311,7 @@ class MarginalisationStep(Step):
         yield from results
 
     def closed(self, results: Iterable[ResultRows], kernels: Backend) -> Generator[ResultRows, None, None]:
-        """Results with the open groups put together."""
+        """See :class:`Step`."""
         held: ResultRows | None = None
         for rows in results:
             if held is not None and not (rows.is_open and np.array_equal(rows.keys[:, 0], held.keys[:, 0])):
@@ -348,12 +343,6 @@ For smaller groups that loop is faster in half of the cases, up to twice."""
 
 DOMAIN_CELLS = 2
 """Cells of an array over one table's domain for each row of both tables, at most, to look values up in it."""
-
-
-def taken_from(tables: list[Table]) -> Iterator[Table]:
-    """The tables of a list, each removed as it is taken, so that its memory is free once its rows are sorted."""
-    while tables:
-        yield tables.pop(0)
 
 
 def split_key_word(names: Sequence[str], layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -548,10 +537,13 @@ class JoinElimination(Step):
         """The marginalisation of partial results: rows of one key become one."""
         return MarginalisationStep(self.layout, self.dtype, self.semiring)
 
-    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+    def sorted_inputs(self, inputs: Sequence[JoinInput]) -> Sequence[JoinInput]:
         """See :class:`Step`."""
-        context = context.suited_to(inputs if self.kept else self._by_gone(inputs))
-        return self._reduction.closed(super().results(inputs, context), context.kernels)
+        return inputs if self.kept else self._by_gone(inputs)
+
+    def closed(self, results: Iterable[ResultRows], kernels: Backend) -> Generator[ResultRows, None, None]:
+        """See :class:`Step`."""
+        return self._reduction.closed(results, kernels)
 
     def group_pieces(
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.algebra.inputs import taken_from
 from oocbe.algebra.result_memory import ColumnPool, PooledColumns, kept_columns
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
@@ -718,10 +719,7 @@ class PiecesThroughDevice:
         def attempt() -> tuple[Extents, DeviceRows]:
             tables = self._parts(whole, cut, columns)
             queued = Extents([table.values for table, is_in in zip(tables, is_searched, strict=True) if is_in])
-            # The iterator has the only reference to unpacked rows: their memory is free for the result.
-            tables.reverse()
-            rows = self._step.rows((tables.pop() for _ in range(len(tables))), self._plan.kernels)
-            return queued, rows
+            return queued, self._step.rows(taken_from(tables), self._plan.kernels)
 
         # The host reads extents after the rows have been computed, so that it does not wait twice.
         queued, rows = attempt()

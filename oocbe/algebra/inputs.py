@@ -14,7 +14,7 @@ without a partner in a much smaller table are dropped before they are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -257,6 +257,12 @@ million rows with half a million, all of them partners)."""
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """Odd multiplier of Fibonacci hashing (Knuth, The Art of Computer Programming 3, section 6.4)."""
+
+
+def taken_from(tables: list[Table]) -> Iterator[Table]:
+    """The tables of a list, each removed as it is taken, so that its memory is free once its rows are sorted."""
+    while tables:
+        yield tables.pop(0)
 
 
 def arrange(

@@ -322,13 +322,16 @@ class _Run:
         return report | self._pace(operation.rows_in, seconds, before), verdict
 
     def _context(self) -> Any:
+        from oocbe.algebra.inputs import Execution
         from oocbe.algebra.out_of_core.context import ExecutionContext
         from oocbe.execution.budget import Budget
         from oocbe.kernels import backend_for
 
         kernels = backend_for(sum(spec.rows for spec in self.used), self.settings["backend"])
         budget = Budget(self.settings["memory"])
-        return ExecutionContext.within(kernels, budget, self.folder, self.settings["streams"], None)
+        return ExecutionContext.within(
+            kernels, budget, self.folder, Execution(streams=self.settings["streams"], backend=kernels)
+        )
 
     @staticmethod
     def _pace(rows_in: int, seconds: float, before: int) -> dict[str, object]:

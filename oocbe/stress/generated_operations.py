@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.elimination import Join, JoinElimination, MarginalisationStep
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
@@ -161,7 +162,8 @@ def digest_segment(segment: RankSegment) -> Digested:
     with active(how, segment.folder / "digest") as deadline:
         kernels = backend_for(segment.operation.rows_in, how.backend)
         budget = Budget(how.memory_limit)
-        context = ExecutionContext.within(kernels, budget, segment.folder, how.streams, how.piece_rows)
+        settings = Execution(streams=how.streams, piece_rows=how.piece_rows, backend=kernels)
+        context = ExecutionContext.within(kernels, budget, segment.folder, settings)
         return _digested(segment.operation, segment.ranks, context, deadline)
 
 

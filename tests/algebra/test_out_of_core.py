@@ -240,7 +240,7 @@ def test_what_the_device_has_no_room_for_goes_another_way_and_a_full_disk_ends_t
     """The result goes to the same disk in the other way of working, too."""
     stored = StoredTable.save(tmp_path / "in", maximise(random_table({"x": 90, "y": 9}, 400, 1), []))
     kernels = backend_for(stored.rows, "cpu")
-    place = context.ExecutionContext.within(kernels, Budget(1 << 28), tmp_path, 2, 100)
+    place = context.ExecutionContext.within(kernels, Budget(1 << 28), tmp_path, Execution(streams=2, piece_rows=100))
     packed = [PackedTable.on_disk(stored)]
     plan = planned(packed, ("x",)).device_plan(packed, kernels)
 

@@ -9,6 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.errors import ResourceError
@@ -131,9 +132,9 @@ def test_the_digest_is_that_of_the_cpu(at_work, operator, most_rows, tmp_path, m
     operation = GeneratedOperation(operator, tuple(SPECS[: 1 if operator == "maximise" else 2]))
 
     def digest(backend):
-        return digest_here(
-            operation, ExecutionContext.within(backend_for(0, backend), Budget(1 << 28), tmp_path, 2, 3000)
-        )
+        settings = Execution(streams=2, piece_rows=3000)
+        context = ExecutionContext.within(backend_for(0, backend), Budget(1 << 28), tmp_path, settings)
+        return digest_here(operation, context)
 
     assert digest("cuda") == digest("cpu")
     assert len(at_work) > 1

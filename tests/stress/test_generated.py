@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.errors import ResourceError
@@ -52,7 +53,9 @@ def short_stretches(monkeypatch):
 
 
 def context(folder, piece_rows=None):
-    return ExecutionContext.within(backend_for(0, "cpu"), Budget(1 << 28), folder, 2, piece_rows)
+    return ExecutionContext.within(
+        backend_for(0, "cpu"), Budget(1 << 28), folder, Execution(streams=2, piece_rows=piece_rows)
+    )
 
 
 def test_ranges_of_ranks_have_the_rows_of_the_table(pair):
@@ -161,7 +164,9 @@ def on_device(tmp_path):
     skip_without_gpu()
 
     def made(piece_rows=None):
-        return ExecutionContext.within(backend_for(0, "cuda"), Budget(1 << 28), tmp_path, 2, piece_rows)
+        return ExecutionContext.within(
+            backend_for(0, "cuda"), Budget(1 << 28), tmp_path, Execution(streams=2, piece_rows=piece_rows)
+        )
 
     return made
 

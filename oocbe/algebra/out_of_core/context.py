@@ -73,17 +73,15 @@ class ExecutionContext:
         if not folder.is_dir():
             raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
         kernels = backend_for(sum(table.rows for table in tables), settings.backend)
-        found = cls.within(kernels, Budget(memory), folder, settings.streams, settings.piece_rows)
-        return replace(found, settings=settings)
+        return cls.within(kernels, Budget(memory), folder, settings)
 
     @classmethod
-    def within(
-        cls, kernels: Backend, budget: Budget, folder: Path, streams: int | None, piece_rows: int | None
-    ) -> ExecutionContext:
-        """A context of some memory, with a folder for scratch files; the others as for the operators."""
-        many = max(2, min(tuning().operator_streams, thread_count())) if streams is None else streams
-        space = MemoryPlan(budget, DiskBudget(folder), many, piece_rows)
-        return cls(kernels, space, settings=Execution(streams=streams, backend=kernels)).fresh()
+    def within(cls, kernels: Backend, budget: Budget, folder: Path, settings: Execution) -> ExecutionContext:
+        """A context of some memory, with a folder for scratch files, which override those of the settings."""
+        default = max(2, min(tuning().operator_streams, thread_count()))
+        streams = default if settings.streams is None else settings.streams
+        space = MemoryPlan(budget, DiskBudget(folder), streams, settings.piece_rows)
+        return cls(kernels, space, settings=settings).fresh()
 
     def fresh(self, space: MemoryPlan | None = None) -> ExecutionContext:
         """A context with the same kernels, buffers of its own, and possibly another space."""
@@ -223,8 +221,16 @@ class Step(ABC):
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """All rows of the step, in their order."""
-        context = context.suited_to(inputs)
-        return context.run(self.pieces(inputs, context))
+        context = context.suited_to(self.sorted_inputs(inputs))
+        return self.closed(context.run(self.pieces(inputs, context)), context.kernels)
+
+    def sorted_inputs(self, inputs: Sequence[JoinInput]) -> Sequence[JoinInput]:
+        """The inputs in the order in which pieces read them first."""
+        return inputs
+
+    def closed(self, results: Generator[ResultRows, None, None], kernels: Backend) -> Generator[ResultRows, None, None]:
+        """Results of pieces, with the rows of open groups put together."""
+        return results
 
     def pieces(
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True

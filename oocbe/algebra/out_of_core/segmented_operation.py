@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from oocbe.algebra.gpu_streaming import DevicePlan
-from oocbe.algebra.inputs import TableLike, arrange
+from oocbe.algebra.inputs import Execution, TableLike, arrange
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.errors import ResourceError
@@ -162,8 +162,8 @@ def operate(segment: RangeSegment) -> PartResult:
             return PartResult.since(begin, None, 0, NO_VALUES)
         kernels = backend_for(segment.rows, how.backend)
         folder = segment.scratch or default_parent()
-        context = ExecutionContext.within(kernels, budget, folder, how.streams, how.piece_rows)
-        context = replace(context, settings=replace(context.settings, backend=how.backend))
+        settings = Execution(streams=how.streams, piece_rows=how.piece_rows, backend=how.backend)
+        context = ExecutionContext.within(kernels, budget, folder, settings)
         streamed = _streamed(segment, found, context, begin)
         if streamed is not None:
             return streamed

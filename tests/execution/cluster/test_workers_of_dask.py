@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import oocbe
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.operators import join_maximise
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.api.tasks import verbs
@@ -161,7 +162,7 @@ def test_a_digest_whose_workers_are_killed(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(generated_operations, "STRETCH_ROWS", 1 << 15)
     pair = tuple(SyntheticTable(2_000_000, 60_000, is_sorted=True, own=own, seed=1) for own in "ab")
     operation = GeneratedOperation(JOIN_MAXIMISE, pair)
-    context = ExecutionContext.within(backend_for(0, "cpu"), Budget(1 << 28), tmp_path, 2, None)
+    context = ExecutionContext.within(backend_for(0, "cpu"), Budget(1 << 28), tmp_path, Execution(streams=2))
     expected = digest_here(operation, context)
     assert expected.fault == ""
     workers.kill_at(5, most=10)
