@@ -1,16 +1,18 @@
 """Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
 
-    python benchmarks/gpu_streaming.py [--rows 1e9] [--own 10] [--share 8] [--pinned] [--kept] [--packed]
-        [--gpus 1 2] [--trace FILE]
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--own 10] [--domain 5] [--filled 0.9] [--share 8] [--pinned]
+        [--kept] [--packed] [--gpus 1 2] [--trace FILE]
 
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
 main memory; e is eliminated. ``--own`` is the number of values of the own variables: with 50, the result has 5.5 times
-as many rows as both tables. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
-bus carries both ways at once (measured in the same run), and the share of the run's time that the larger direction
-alone would take. Some groups are checked against every combination of their rows. ``--trace`` adds runs that write a
-trace. ``--packed`` measures the same tables packed as well, beside the bus of their own bytes and of the rows' bytes.
-``--kept`` adds runs whose results take memory that is kept for them (:func:`oocbe.result_memory`), filled and free
-again before. ``--gpus`` repeats all runs with at most so many GPUs, in turn; the bus is that of all of them at once.
+as many rows as both tables. ``--domain`` is the number of values of e, ``--filled`` the share of rows that are kept:
+with many values and a small share, few rows of a large group meet. The device may use 1 / share of the inputs' bytes.
+Reported: bytes in and out, what the bus carries both ways at once (measured in the same run), and the share of the
+run's time that the larger direction alone would take. Some groups are checked against every combination of their rows.
+``--trace`` adds runs that write a trace. ``--packed`` measures the same tables packed as well, beside the bus of their
+own bytes and of the rows' bytes. ``--kept`` adds runs whose results take memory that is kept for them
+(:func:`oocbe.result_memory`), filled and free again before. ``--gpus`` repeats all runs with at most so many GPUs, in
+turn; the bus is that of all of them at once.
 """
 
 from __future__ import annotations
@@ -37,9 +39,8 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
-DOMAIN = 5
 CHUNK_ROWS = 50 << 20
-CHECKED_GROUPS = 200
+CHECKED_ROWS = 10_000
 
 
 def bus_bandwidth(gpus: int) -> float:
@@ -69,19 +70,19 @@ def bus_bandwidth(gpus: int) -> float:
     return best
 
 
-def make_table(own: str, count: int, groups: int, seed: int, pinned: bool) -> Table:
-    """A sorted table in main memory: 9 of 10 rows of the complete one, values by chance; count : of own values."""
-    layout = Layout(("e", own, "k"), (DOMAIN, count, groups))
+def make_table(own: str, count: int, domain: int, groups: int, filled: float, seed: int, pinned: bool) -> Table:
+    """A sorted table in main memory: a share of the complete one's rows, values by chance; count : of own values."""
+    layout = Layout(("e", own, "k"), (domain, count, groups))
     shifts = [np.uint64(layout.field(name).shift) for name in layout.scope]
-    group_rows = DOMAIN * count
-    most, chunk = int(groups * group_rows * 0.91) + 1000, CHUNK_ROWS // group_rows
+    group_rows = domain * count
+    most, chunk = int(groups * group_rows * filled * 1.02) + 1000, max(1, CHUNK_ROWS // group_rows)
     empty: Any = cupyx.empty_pinned if pinned else np.empty
     keys, values = empty(most, np.uint64), empty(most, np.int32)
     generator = cp.random.default_rng(seed)
     rows = 0
     for first in range(0, groups, chunk):
-        index = cp.flatnonzero(generator.random(min(chunk, groups - first) * group_rows) < 0.9).astype(np.uint64)
-        key = index % np.uint64(DOMAIN) << shifts[0] | index // np.uint64(DOMAIN) % np.uint64(count) << shifts[1]
+        index = cp.flatnonzero(generator.random(min(chunk, groups - first) * group_rows) < filled).astype(np.uint64)
+        key = index % np.uint64(domain) << shifts[0] | index // np.uint64(domain) % np.uint64(count) << shifts[1]
         key |= (index // np.uint64(group_rows) + np.uint64(first)) << shifts[2]
         value = generator.integers(0, 1 << 20, len(key), dtype=np.int32)
         key.get(out=keys[rows : rows + len(key)])
@@ -92,9 +93,9 @@ def make_table(own: str, count: int, groups: int, seed: int, pinned: bool) -> Ta
 
 
 def check(f: Table, g: Table, result: Table, groups: int) -> None:
-    """Some groups, by every combination of their rows."""
+    """Some groups, of about :data:`CHECKED_ROWS` rows, by every combination of their rows."""
     rng = np.random.default_rng(5)
-    for group in rng.integers(0, groups, CHECKED_GROUPS).tolist():
+    for group in rng.integers(0, groups, max(1, CHECKED_ROWS * groups // f.rows)).tolist():
         best: dict[tuple[int, int], int] = {}
         parts = []
         for table in (f, g):
@@ -102,10 +103,12 @@ def check(f: Table, g: Table, result: Table, groups: int) -> None:
             low, high = np.searchsorted(table.keys[0], np.array([group, group + 1], dtype=np.uint64) << shift)
             part = Table(table.layout, table.keys[:, low:high].copy(), table.values[low:high], MAX_SUM, is_sorted=True)
             parts.append(part.to_dict())
-        for (e1, a, _), value1 in parts[0].items():
-            for (e2, b, _), value2 in parts[1].items():
-                if e1 == e2:
-                    best[b, a] = max(best.get((b, a), -1), value1 + value2)
+        by_e: dict[int, list[tuple[int, int]]] = {}
+        for (e, b, _), value in parts[1].items():
+            by_e.setdefault(e, []).append((b, value))
+        for (e, a, _), value1 in parts[0].items():
+            for b, value2 in by_e.get(e, []):
+                best[b, a] = max(best.get((b, a), -1), value1 + value2)
         shift = np.uint64(result.layout.field("k").shift)
         low, high = np.searchsorted(result.keys[0], np.array([group, group + 1], dtype=np.uint64) << shift)
         part = Table(result.layout, result.keys[:, low:high].copy(), result.values[low:high], MAX_SUM, is_sorted=True)
@@ -117,6 +120,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, default=1e9, help="of each table")
     parser.add_argument("--own", type=int, default=10, help="values of the variable that a table does not share")
+    parser.add_argument("--domain", type=int, default=5, help="values of the eliminated variable")
+    parser.add_argument("--filled", type=float, default=0.9, help="share of the complete tables' rows")
     parser.add_argument(
         "--share", type=float, default=8, help="the device may use so small a part of the inputs' bytes"
     )
@@ -127,9 +132,10 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[None], help="numbers of GPUs")
     parser.add_argument("--trace", type=Path, help="write a trace of one more run")
     arguments = parser.parse_args()
-    groups = int(arguments.rows / (DOMAIN * arguments.own * 0.9))
+    groups = max(1, int(arguments.rows / (arguments.domain * arguments.own * arguments.filled)))
     buses = {count: bus_bandwidth(count or 1) for count in arguments.gpus}
-    f, g = (make_table(name, arguments.own, groups, seed, arguments.pinned) for name, seed in (("a", 1), ("b", 2)))
+    sizes = arguments.own, arguments.domain, groups, arguments.filled
+    f, g = (make_table(name, *sizes, seed, arguments.pinned) for name, seed in (("a", 1), ("b", 2)))
     cp.get_default_memory_pool().free_all_blocks()
     limit = int((f.nbytes + g.nbytes) / arguments.share)
     os.environ[DEVICE_MEMORY_VARIABLE] = str(limit)

@@ -336,10 +336,15 @@ COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
 """Memory of a part's row: as read, moved and sorted; where runs and groups begin; for the inner table the columns
 and buckets of its group, once for each of two threads that have it at work."""
 
-FEW_JOINED, CACHED_ROWS = 2, 1 << 12
+FEW_JOINED, LARGE_GROUPS = 2, {"cpu": 1 << 12, "cuda": 1 << 6}
 """Joined rows for each row of both tables, at most, that are made and reduced; and rows of a group of the inner table
-from which this pays on a CPU. Such a group leaves the cache: the loop without joined rows takes 2 to 16 times as long.
-For smaller groups that loop is faster in half of the cases, up to twice."""
+from which this pays. Such a group leaves the cache of a CPU: the loop without joined rows takes 2 to 16 times as long.
+For smaller groups that loop is faster in half of the cases, up to twice. On a device, groups are what is done in
+parallel: a single one of 10^6 rows takes 1.6 s in one step, and 3 ms in two."""
+
+STEPS_A_JOINED_ROW, JOINED_COPIES = 24, 5
+"""On a device: steps of merges of two runs that take as long as a joined row, made and reduced (without joined rows,
+each run of a group meets each one of the other table's); and copies of a joined row in memory."""
 
 DOMAIN_CELLS = 2
 """Cells of an array over one table's domain for each row of both tables, at most, to look values up in it."""
@@ -444,18 +449,33 @@ class JoinElimination(Step):
     ) -> tuple[NDArray[np.uint64], NDArray[Any]] | None:
         """:meth:`rows` by way of the joined rows; None if these are many, or more than ``most``, or do not pay, or the
         result depends on their order."""
-        layout = tables[0].layout
-        most = min(most, FEW_JOINED * sum(table.rows for table in tables))
-        expected = prod(table.rows for table in tables) / 2.0 ** layout.select((*self.kept, *self.gone)).bits
-        is_cached = tables[1].rows < CACHED_ROWS * 2.0 ** layout.select(self.kept).bits
+        most = min(most, self._most_joined(tables, kernels))
+        shared = tables[0].layout.select((*self.kept, *self.gone))
         is_exact = self.semiring.selects or self.dtype.kind != "f"
-        if kernels.name == "cuda" or is_cached or not is_exact or expected > most:
+        if not is_exact or prod(table.rows for table in tables) / 2.0**shared.bits > most:
             return None
         join = Join.as_dtype(tables, self.dtype)
         groups, rows = join.prepare(tables, kernels, piece_rows)
         if groups.joined_rows > most:
             return None
         return self._reduction.rows([Table(join.layout, *rows(groups), self.semiring)], kernels, piece_rows)
+
+    def _most_joined(self, tables: Sequence[Table], kernels: Backend) -> float:
+        """Joined rows that are made and reduced in less time than one step without them takes."""
+        groups = 2.0 ** tables[0].layout.select(self.kept).bits
+        is_large = tables[1].rows >= LARGE_GROUPS[kernels.name] * groups
+        few = FEW_JOINED * sum(table.rows for table in tables) if is_large else 0
+        if kernels.name != "cuda":
+            return few
+        from oocbe.kernels.cuda.transfer.memory import device_room
+
+        outer, inner = (
+            min(max(1.0, table.rows / groups), 2.0 ** table.layout.select(own).bits)
+            for table, own in zip(tables, (self.own_outer, self.own_inner), strict=True)
+        )
+        steps = tables[0].rows * inner + tables[1].rows * outer
+        row_bytes = 8 * self.layout.words + self.dtype.itemsize
+        return min(max(few, steps / STEPS_A_JOINED_ROW), device_room() / (JOINED_COPIES * row_bytes))
 
     def _arranged(
         self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None, matches: bool
@@ -499,6 +519,8 @@ class JoinElimination(Step):
         if is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
             part, other = tables if self.own_inner else tables[::-1]
             return self._looked_up(part, other, kernels)
+        if found := self._of_few_joined(tables, kernels, inf, piece_rows):
+            return found
         tables, plan = self._arranged(taken_from(tables), kernels, piece_rows, matches=False)
         rows = [(table.keys, table.values) for table in tables]
         del tables
@@ -602,7 +624,7 @@ class JoinElimination(Step):
         kernels, tables = context.kernels, context.load(inputs, self.semiring, stream)
         most = context.joined_rows(self.layout, self.dtype)
         if found := self._of_few_joined(tables, kernels, most / GROUP_COPIES):
-            yield ResultRows(*found)
+            yield ResultRows(kernels.download(found[0]), kernels.download(found[1]))
             return
         join = self.prepare(taken_from(tables), kernels)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))

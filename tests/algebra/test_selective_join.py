@@ -104,19 +104,24 @@ def test_the_filter_of_few_rows_takes_little_memory() -> None:
     assert left.rows < large.rows / 5
 
 
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("semiring", ["min-sum", "max-sum", "sum-product", "max-product"])
 @pytest.mark.parametrize("shared", [("e",), ("e", "k"), ("e", "g", "k")])
 @pytest.mark.parametrize("own", ["ab", "a", "b", ""])
 def test_few_joined_rows_are_made_and_reduced(
-    semiring: str, shared: tuple[str, ...], own: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    semiring: str, shared: tuple[str, ...], own: str, backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The result is that of the loop without joined rows, in memory and in pieces; sums of floats keep their order."""
+    limits = {"cpu": ("FEW_JOINED", (100, 0)), "cuda": ("STEPS_A_JOINED_ROW", (1e-9, np.inf))}
+    name, (always, never) = limits[backend]
+    is_looked_up = backend == "cuda" and own != "ab" and len(shared) == 1  # values in an array over a small domain
     made = []
     reduce = elimination.JoinElimination._of_few_joined
     monkeypatch.setattr(
         elimination.JoinElimination, "_of_few_joined", lambda *a, **o: made.append(reduce(*a, **o)) or made[-1]
     )
-    monkeypatch.setattr(elimination, "CACHED_ROWS", 1)
+    monkeypatch.setitem(elimination.LARGE_GROUPS, "cpu", 1)
+    monkeypatch.setitem(elimination.LARGE_GROUPS, "cuda", np.inf)
     random, gone = np.random.default_rng(1), ["e", "g"][: len(shared) - 1 or 1]
     sizes = {"a": 5, "b": 6, "e": 300, "g": 4, "k": 3}
     scopes = [[*(name for name in part if name in own), *shared] for part in ("a", "b")]
@@ -128,13 +133,14 @@ def test_few_joined_rows_are_made_and_reduced(
         ]
         one, two = (replace(table, semiring=SEMIRINGS[semiring]) for table in tables)
         results = []
-        for few in (100.0, 0.0):
-            monkeypatch.setattr(elimination, "FEW_JOINED", few)
+        for limit in (always, never):
+            monkeypatch.setattr(elimination, name, limit)
             made.clear()
-            results.append(oocbe.join_marginalise(one, two, gone, backend="cpu"))
-            assert (made[0] is not None) == (few > 0 and (semiring != "sum-product" or dtype is np.int64))
+            results.append(oocbe.join_marginalise(one, two, gone, backend=backend))
+            is_made = limit == always and (semiring != "sum-product" or dtype is np.int64)
+            assert [found is not None for found in made] == ([] if is_looked_up else [is_made])
             stored = oocbe.join_marginalise(
-                one, two, gone, output=tmp_path / "o", overwrite=True, piece_rows=100, backend="cpu"
+                one, two, gone, output=tmp_path / "o", overwrite=True, piece_rows=100, backend=backend
             )
             results.append(stored.read(0, stored.rows))
         for found in results[1:]:
