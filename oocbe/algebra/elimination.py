@@ -41,11 +41,12 @@ from oocbe.errors import ResourceError
 from oocbe.execution.partition import JoinInput, ScratchFile, parts
 from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend, EliminationPlan, MatchedGroups
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
 from oocbe.tables.layout import Layout, field_masks, move_plan
 from oocbe.tables.residence import to_kernels
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 
 JOIN_COPIES, JOIN_GROUP_BYTES = 3.5, 48
 """Memory of a part's row: as read, moved, converted and sorted; starts and matches where each row is a group."""

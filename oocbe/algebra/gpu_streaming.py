@@ -37,6 +37,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.gpus import Turns, by_gpus, gpus, on_gpus
 from oocbe.kernels.cuda.transfer.memory import device_room, failed_allocations, peak_of, with_retry
 from oocbe.kernels.interface import Backend, host_array
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.tuning import tuning
@@ -47,7 +48,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import ChunkFiles, PackedColumn, PackedTable
 from oocbe.tables.packed_codec import SAMPLE_ROWS, SAMPLES
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 from oocbe.tables.writer import StoredTableWriter
 
 if TYPE_CHECKING:

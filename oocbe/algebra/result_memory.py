@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.process_memory import resident_memory
 from oocbe.runtime.stretches import ALIGNMENT, Bytes, Region, rounded, shorten
-from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor

@@ -47,7 +47,7 @@ def doctor() -> None:
     from oocbe.kernels.cpu.jit import cache_folder
     from oocbe.kernels.cpu.signatures import listed, missing_loop
     from oocbe.kernels.cuda.device import cupy_cache
-    from oocbe.tables.table import format_bytes as shown
+    from oocbe.model.results.numerals import format_bytes as shown
 
     folder = Path(tempfile.gettempdir())
     usage, speed = os.statvfs(folder), _disk_speed(folder)

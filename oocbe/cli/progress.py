@@ -69,19 +69,16 @@ class VerboseObserver(SilentObserver):
 
 
 class LogObserver(SilentObserver):
-    """Prints the latest bucket, bounds and incumbent after each interval, also during a long bucket."""
+    """Prints the latest bucket, bounds and incumbent after each interval, also during a long bucket; ended : for
+    tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: threading.Event | None = None) -> None:
         self._begin = self._printed = time.monotonic()
         self._known = ""
-        self._latest = "bounds"
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def started(self, plan: Plan) -> None:
-        """Start logging, unless it was started for an earlier order."""
-        self._latest = "elimination begins"
-        self._begin_to_log()
+        self._latest = "no bucket yet"
+        self._ended = ended or threading.Event()
+        self._thread = threading.Thread(target=self._log, name="oocbe-log", daemon=True)
+        self._thread.start()
 
     def bounds_changed(self, lower: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
         """Store bounds and incumbent for the next line, or print them if the last line is old."""
@@ -90,13 +87,6 @@ class LogObserver(SilentObserver):
         if now - self._printed >= SETTLING_SECONDS:
             self._printed = now
             note(f"{seconds(now - self._begin)}: {self._known} ({why})")
-        self._begin_to_log()
-
-    def _begin_to_log(self) -> None:
-        if self._thread is not None:
-            return
-        self._thread = threading.Thread(target=self._log, name="oocbe-log", daemon=True)
-        self._thread.start()
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """Store the bucket for the next line."""
@@ -105,8 +95,7 @@ class LogObserver(SilentObserver):
     def close(self) -> None:
         """End the thread."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _log(self) -> None:
         while not self._ended.wait(LOG_INTERVAL_SECONDS):
@@ -153,7 +142,7 @@ class BarObserver(SilentObserver):
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """Move the bar."""
-        from oocbe.tables.table import format_bytes
+        from oocbe.model.results.numerals import format_bytes
 
         if self._progress is not None and self._task is not None:
             text = f"{variable}: {rows:,} rows, {format_bytes(bytes)}{self._known}"
@@ -188,7 +177,7 @@ def observer_for(quiet: bool, verbose: bool) -> SilentObserver:
 
 
 def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -> str:
-    from oocbe.tables.table import format_bytes
+    from oocbe.model.results.numerals import format_bytes
 
     return f"bucket {number} of {total}, {variable}: {rows:,} rows, {format_bytes(size)}"
 

@@ -133,7 +133,7 @@ def solve(
         return solve_files(files, options, format, jobs, json, quiet, csv, of_one)
     from oocbe.api.facade import solver_from, use_workers_of
     from oocbe.api.tasks.verbs import answered, load_engine, why_from_the_start
-    from oocbe.model.results.task_result import TaskResult
+    from oocbe.model.results.result import Result
     from oocbe.model.run_verb import read_and_work
 
     is_printed = output == COMPETITION and task == "count"
@@ -199,7 +199,7 @@ def solve(
         if report is not None:
             with beside_answer(report):
                 write_report(report, problem, result, options, traced)
-    if isinstance(result, TaskResult):
+    if not isinstance(result, Result):
         return _finish_task(result, problem, solution, output, is_printed, quiet)
     if solution is not None and result.assignment is not None:
         from oocbe.formats.solutions import write_solution

@@ -353,7 +353,7 @@ def _notes(operation: GeneratedOperation) -> Callable[[int], None]:
 
 
 def _text(key: str, content: object) -> str:
-    from oocbe.tables.table import format_bytes
+    from oocbe.model.results.numerals import format_bytes
 
     if isinstance(content, float):
         return seconds(content) if key.startswith("seconds") else f"{content:.3f}"

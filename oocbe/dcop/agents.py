@@ -34,7 +34,6 @@ from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.engine.factors import elements_of
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.errors import InternalError, OocbeError, ResourceError
@@ -42,6 +41,7 @@ from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, looked

@@ -28,8 +28,8 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.observer import check_observer
-from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.reformulation import reduce_arity
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats import Model, error_context, read_model

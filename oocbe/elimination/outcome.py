@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.engine.consumption import carried_in_rows, left_out, why_left_out
-from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import amount
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
 from oocbe.model.settings.options import SolveOptions
+
+if TYPE_CHECKING:
+    from oocbe.elimination.buckets.assignment import Recomputation
+    from oocbe.elimination.buckets.buckets import Bucket
+
+
+@dataclass
+class ForwardPass:
+    """Outcome of the forward pass.
+
+    buckets : in elimination order (up to the one that proved infeasibility).
+    value : combined value of the problem, to be multiplied by 2 ** exponent; None if it is infeasible.
+    exponent : nonzero only for floating-point products.
+    largest_rows, total_rows : rows of the largest message, and of all. width : variables of the largest separator.
+    recomputation : recomputes the values of forgotten messages; None if all are kept.
+    """
+
+    buckets: list[Bucket]
+    value: int | float | None
+    exponent: int = 0
+    largest_rows: int = 0
+    total_rows: int = 0
+    width: int = 0
+    recomputation: Recomputation | None = None
 
 
 def blank_result(problem: Problem, options: SolveOptions, status: Status, backend: str, **more: Any) -> Result:
@@ -26,7 +49,7 @@ def blank_result(problem: Problem, options: SolveOptions, status: Status, backen
         semiring=problem.semiring.name,
         sense=problem.sense,
         seconds={},
-        dominance=options.dominance and applies_to(problem.semiring),
+        dominance=options.dominance and problem.semiring.optimises_sums,
         backend=backend,
         **given,
     )

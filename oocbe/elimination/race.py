@@ -20,17 +20,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
+from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order import OrderChoice
+from oocbe.elimination.outcome import ForwardPass
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, ResourceError, without_frames
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.tuning import tuning
 
 CAP_FACTOR = 8

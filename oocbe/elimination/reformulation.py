@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.solution_check import check_solution
-from oocbe.model.parts import Function
+from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.result import UNPROVEN, Result
+from oocbe.model.row_numbers import MOST_AXES
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, Combination, Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import looked
@@ -294,3 +295,31 @@ class Negation(Reformulation):
     def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
         """The negatives."""
         return None if bound is None else -bound, None if value is None else -value
+
+
+Part = TypeVar("Part", Function, Constraint)
+
+
+def reduce_arity(problem: Problem) -> Problem:
+    """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values, and those
+    of linear constraints likewise.
+
+    Functions and constraints are made arrays with an axis a variable where they have few cells. With that many
+    variables of several values no array is small enough; those of one value change nothing about a part, but a linear
+    constraint's capacity.
+    """
+    arities = [*(len(f.scope) for f in problem.functions), *(len(c.scope) for c in problem.constraints)]
+    if max(arities, default=0) <= MOST_AXES and (not problem.linear_constraints or 1 not in problem.sizes):
+        return problem
+    functions = tuple(_narrowed(problem, f) for f in problem.functions)
+    constraints = tuple(_narrowed(problem, c) for c in problem.constraints)
+    fixed = {v: 0 for v, size in enumerate(problem.sizes) if size == 1}
+    linear = tuple(c.without(fixed) for c in problem.linear_constraints)
+    return replace(problem, functions=functions, constraints=constraints, linear_constraints=linear)
+
+
+def _narrowed(problem: Problem, part: Part) -> Part:
+    if len(part.scope) <= MOST_AXES:
+        return part
+    axes = [axis for axis, v in enumerate(part.scope) if problem.sizes[v] > 1]
+    return replace(part, scope=tuple(part.scope[axis] for axis in axes), tuples=part.tuples[:, axes])

@@ -17,8 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from oocbe.elimination.engine.consumption import left_out, why_left_out
-from oocbe.elimination.preparation.ranges import rounding_margin
-from oocbe.elimination.preparation.scaling import split
+from oocbe.elimination.preparation.ranges import rounding_margin, split
 from oocbe.errors import InternalError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem, violations_of
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring

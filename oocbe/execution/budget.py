@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from oocbe.errors import ResourceError
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.table import format_bytes
 
 
 class Budget:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from oocbe.errors import (
     FormatError,
@@ -24,9 +24,6 @@ from oocbe.errors import (
 from oocbe.formats.files import SUFFIXES, check_there, read_bytes, without_compression, write_bytes
 from oocbe.formats.text import Text
 from oocbe.formats.uai import Evidence, evidence_of
-from oocbe.model.compact_problem import CompactProblem
-from oocbe.model.dcop import Dcop
-from oocbe.model.linear_system import LinearSystem
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
@@ -34,7 +31,12 @@ from oocbe.runtime.memory import REMEDY, MemoryLimit
 from oocbe.runtime.memory import current as current_limit
 from oocbe.runtime.urls import refuse_url
 
-Model: TypeAlias = Problem | LinearSystem | CompactProblem | Dcop
+if TYPE_CHECKING:
+    from oocbe.model.compact_problem import CompactProblem
+    from oocbe.model.dcop import Dcop
+    from oocbe.model.linear_system import LinearSystem
+
+Model: TypeAlias = "Problem | LinearSystem | CompactProblem | Dcop"
 """Content of a file: a problem, a linear system, a problem with short tables and parts that were not read, or a
 problem whose variables belong to agents."""
 
@@ -198,13 +200,14 @@ def error_context(path: str | Path, work: str = "reading") -> Iterator[None]:
 
 def as_problem(model: Model) -> Problem:
     """The problem with finite domains and all rows written out; UnsupportedError where there is none."""
-    if isinstance(model, LinearSystem):
-        from oocbe.model.linear_system import problem_of  # with fractions, which other models do without
+    if isinstance(model, Problem):
+        return model
+    from oocbe.model.compact_problem import CompactProblem  # large modules, which most problems do without
+    from oocbe.model.linear_system import LinearSystem, problem_of
 
+    if isinstance(model, LinearSystem):
         return problem_of(model)
-    if isinstance(model, Dcop):
-        return model.problem
-    return model.expanded() if isinstance(model, CompactProblem) else model
+    return model.expanded() if isinstance(model, CompactProblem) else model.problem
 
 
 def read_model(
@@ -272,6 +275,10 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     ValueRangeError : a value or sum leaves the format's range.
     UsageError : unknown format, a place that cannot be written, or an argument of another type.
     """
+    from oocbe.model.compact_problem import CompactProblem
+    from oocbe.model.dcop import Dcop
+    from oocbe.model.linear_system import LinearSystem
+
     refuse_url(path, "a problem")
     chosen = format_of(path, format)
     model = model_of(model)

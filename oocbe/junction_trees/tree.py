@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import OrderChoice
-from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import weighted
+from oocbe.elimination.reformulation import reduce_arity
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
 from oocbe.formats.bif import conditionals
 from oocbe.formats.networks import problem_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -146,6 +145,8 @@ def _warn(variable: Variable, text: str) -> None:
     """Log a warning about a variable, once: there may be millions of cases."""
     if not variable.warnings:
         variable.warnings.append(text)
+        import logging
+
         logging.getLogger("oocbe").warning("variable %r: %s", variable.name, text)
 
 

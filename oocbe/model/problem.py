@@ -29,11 +29,11 @@ from oocbe.model.count_question import CountQuestion, FileNotes
 from oocbe.model.model_checks import FEW_ROWS, as_integers, as_number, as_tuple, check_all_tuples, check_scope
 from oocbe.model.names import assignment_of, indices_of, items_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
-from oocbe.model.photographs import ImagingDay
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring, semiring_of
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
+    from oocbe.model.photographs import ImagingDay
     from oocbe.runtime.pictures.plots import Picture
 
 

@@ -68,6 +68,16 @@ class Semiring:
         return self.marginalisation in (Marginalisation.MIN, Marginalisation.MAX)
 
     @property
+    def optimises_sums(self) -> bool:
+        """Whether it is min-sum or max-sum."""
+        return self.selects and self.combination is Combination.ADD
+
+    @property
+    def zeros_forbid(self) -> bool:
+        """Whether an assignment worth 0 is infeasible: where values are multiplied, and not only counted."""
+        return self.combination is Combination.MULTIPLY and not self.counts
+
+    @property
     def needs_floats(self) -> bool:
         """Whether marginalising integers may give a non-integer."""
         return self.marginalisation is Marginalisation.LOG_SUM_EXP

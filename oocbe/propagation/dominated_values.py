@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.preparation.listed_factors import slots_of, starts_of
 from oocbe.elimination.preparation.penalties import costs_alone
-from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.model.model_checks import Values
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import distinct_values
@@ -64,7 +63,7 @@ def without_dominated(problem: Problem, options: SolveOptions) -> ReducedProblem
     left = ReducedProblem.of_all(problem)
     if max(problem.sizes, default=0) < LEAST_SIZE or is_order_file(options.order) or not options.dominance:
         return left
-    if options.tables == "complete" or not applies_to(problem.semiring):
+    if options.tables == "complete" or not problem.semiring.optimises_sums:
         return left
     with nullcontext() if options.workdir is None else unlimited(), suppressed_limit():
         alive = _undominated(problem)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.prepare import zeros_forbid
 from oocbe.elimination.reformulation import Reformulation
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -140,7 +139,7 @@ def may_lose_values(problem: Problem) -> bool:
         room = linear.capacity - linear.least
         if any(high - low > room for low, high in zip(*linear.ends, strict=True)) or room < 0:
             return True
-    forbids = zeros_forbid(problem.semiring)
+    forbids = problem.semiring.zeros_forbid
     if forbids and any(f.default == 0 or not f.values.all() for f in problem.functions):
         return True
     tables = [(c.scope, c.tuples, c.allowed) for c in problem.constraints]

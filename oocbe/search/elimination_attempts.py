@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any
 
 from oocbe.elimination.buckets.message import expected_work, supported_representations
-from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order import (
     CRITERIA,
     EliminationSpeed,
@@ -36,6 +35,7 @@ from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.compilation import working_time

@@ -26,7 +26,6 @@ from oocbe.bounds import row_tables
 from oocbe.bounds.row_reduction import Reduction, eliminated
 from oocbe.bounds.row_tables import LISTED_SHARE, ScopeTables
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order import HEURISTICS, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import ScopeGraph
@@ -38,6 +37,7 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.search.searches import RowProblem, Searches

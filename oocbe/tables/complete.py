@@ -19,13 +19,14 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.interface import CompleteFunction, host_array, is_cupy, is_device_array, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
 from oocbe.runtime.deadline import looked
 from oocbe.tables.columns import given_values
 from oocbe.tables.layout import Layout, Scoped
 from oocbe.tables.numbers import check_feasible, dtype_of_rows, holds
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 
 COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Lock, RLock
 
 from oocbe.errors import CorruptDataError, DiskError
+from oocbe.model.results.numerals import format_bytes
 from oocbe.tables import disk
 from oocbe.tables.disk import FULL_DISK, free_bytes
 from oocbe.tables.scratch import NAMELESS
-from oocbe.tables.table import format_bytes
 
 
 class DiskBudget:

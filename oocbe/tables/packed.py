@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.row_numbers import even_ranges, key_number, stretches_of
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import check_room
@@ -27,7 +28,7 @@ from oocbe.model.settings.option_values import parse_count
 from oocbe.tables.layout import WORD_BITS, Layout, Scoped
 from oocbe.tables.numbers import check_numbers
 from oocbe.tables.packed_codec import decode, encode
-from oocbe.tables.table import Table, check_kind, describe_table, format_bytes
+from oocbe.tables.table import Table, check_kind, describe_table
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable

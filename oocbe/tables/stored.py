@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ResourceError, UsageError
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room
@@ -55,7 +56,7 @@ from oocbe.tables.numbers import converted, dtype_of_rows
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.parts import composed
-from oocbe.tables.table import Table, check_kind, describe_table, format_bytes
+from oocbe.tables.table import Table, check_kind, describe_table
 from oocbe.tables.writer import CellSettings, CompleteTableWriter, RowSettings, StoredTableWriter
 
 if TYPE_CHECKING:

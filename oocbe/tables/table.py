@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.model_checks import as_array
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.runtime.framed import module_of_frames
 from oocbe.runtime.pictures.shown import Shown
@@ -330,18 +331,3 @@ def describe_table(
         f"<{kind} ({', '.join(names)}): {rows:,} rows, density {density:.3g}, {format_bytes(nbytes)}, "
         f"{layout.bits} key bits, {dtype.name}, {semiring}>"
     )
-
-
-LARGEST_SHOWN_BITS = 70
-"""Bits of a byte count above which it is shown as a power of two: beyond any memory, and possibly beyond floats."""
-
-
-def format_bytes(count: float) -> str:
-    """Readable byte count: 512 B, 1.5 KiB, 2.0 GiB; powers of two for numbers beyond any memory."""
-    if isinstance(count, int) and count.bit_length() > LARGEST_SHOWN_BITS:
-        return f"about 2^{count.bit_length() - 1} B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(count) < 1024 or unit == "TiB":
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError("unreachable")

@@ -24,6 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import DiskError, ModelError, UsageError
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.model.infeasible import feasible_mask
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.option_values import parse_boolean, parse_count, parse_integer
@@ -51,7 +52,7 @@ from oocbe.tables.group import LARGEST_CHUNK_ROWS, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COLUMNS, COMPLETE, MANIFEST_NAME, ROWS, FileRecord, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, greatest
-from oocbe.tables.table import check_kind, format_bytes
+from oocbe.tables.table import check_kind
 
 
 class FolderSettings(TypedDict, total=False):

@@ -134,7 +134,7 @@ def test_files_of_the_command_line(tmp_path):
 
 
 def test_an_interruption_keeps_a_whole_hint(interrupts_heard, monkeypatch):
-    import oocbe.api.solving.solve as module
+    import oocbe.propagation.propagated as module
 
     presolved = module.presolved
 

@@ -168,7 +168,7 @@ def test_a_run_directory_goes_on(tmp_path):
     assert oocbe.solve(day().in_semiring(MIN_SUM), replace(options, resume=True)).value == first.value
 
 
-@pytest.mark.parametrize("place", ["propagation.propagated.remove_values", "api.solving.solve.easy_orders"])
+@pytest.mark.parametrize("place", ["propagation.propagated.remove_values", "api.solving.strategies.easy_orders"])
 def test_a_signal_before_anything_is_known_ends_a_solve_with_a_result(place, interrupts_heard, monkeypatch):
     problem = replace(day(), functions=(Function.from_array((0, 2), np.ones((3, 3)) / 2),), semiring=MAX_PRODUCT)
 

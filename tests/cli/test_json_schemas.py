@@ -71,7 +71,7 @@ def test_a_solve_with_its_schedule_its_curve_and_its_input(tmp_path):
 
 
 def test_a_solve_that_ends_before_elimination_has_the_width_of_a_plan(tmp_path, monkeypatch):
-    monkeypatch.setattr("oocbe.api.solving.solve.PLAN_SECONDS", 60)  # a moment is too short on a busy machine
+    monkeypatch.setattr("oocbe.api.solving.history.PLAN_SECONDS", 60)  # a moment is too short on a busy machine
     random = np.random.default_rng(22)
     pairs = [(a, b) for a in range(16) for b in range(a + 1, 16)]
     functions = tuple(oocbe.Function.from_array(pair, random.integers(1, 99, (6, 6))) for pair in pairs)

@@ -55,10 +55,8 @@ class Intervals:
 
 
 def test_the_log_says_where_it_is_once_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    observer, intervals = LogObserver(), Intervals()
-    observer._ended = cast(Any, intervals)
-    with closing(observer):
-        observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
+    intervals = Intervals()
+    with closing(LogObserver(cast(Any, intervals))) as observer:
         for number in (1, 2, 3):
             observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
             if number != 2:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.preparation import prepare as preparation
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UsageError, ValueRangeError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.tuning import Tuning
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import (

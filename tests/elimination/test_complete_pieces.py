@@ -19,12 +19,12 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import decision
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.preparation import prepare as preparation
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
+from oocbe.model.settings.option_values import COMPLETE
 from oocbe.tables.stored import StoredCompleteTable
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder

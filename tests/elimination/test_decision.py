@@ -16,8 +16,6 @@ from oocbe.elimination.buckets.message import expected_work
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import (
-    COMPLETE,
-    INCOMPLETE,
     AttemptHistory,
     BucketConstraints,
     BucketSizes,
@@ -33,6 +31,7 @@ from oocbe.elimination.engine.decision import (
 from oocbe.elimination.plan.bucket_forecast import MessageForecast, Passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.tuning import tuned, tuning
 from oocbe.stress.tables import random_network
 from tests.helpers.effort import examples

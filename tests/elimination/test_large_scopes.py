@@ -16,7 +16,7 @@ import oocbe
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import expected_work
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine.factors import LOOKUP_BITS
+from oocbe.elimination.engine.consumption import LOOKUP_BITS
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable

@@ -171,7 +171,7 @@ def test_the_backward_pass_looks_at_the_deadline(monkeypatch):
         passes.append(deadline)
         raise TimeLimitError("the time limit was reached")
 
-    monkeypatch.setattr("oocbe.api.solving.solve.backward_pass", late)
+    monkeypatch.setattr("oocbe.api.solving.strategies.backward_pass", late)
     fixed = {"time_limit": 60.0, "backend": "cpu", "order_seconds": 0, "bounds": "none"}
     with pytest.raises(TimeLimitError):  # as no incumbent is searched for
         oocbe.solve(photographs(6, 1), incumbent_seconds=0, **fixed)

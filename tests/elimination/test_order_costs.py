@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.orders import order as order_module
 from oocbe.elimination.orders.order import (
     CPU_SPEED,
@@ -23,6 +22,7 @@ from oocbe.elimination.plan.plan import candidate_orders
 from oocbe.elimination.race import Race
 from oocbe.elimination.runs.durability import Run, read_choices
 from oocbe.errors import CorruptDataError
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.stress import grid_network, random_network
 

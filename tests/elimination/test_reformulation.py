@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving.solve import IntegerScaling
+from oocbe.api.solving.strategies import IntegerScaling
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.elimination.reformulation import Negation, Stack, negated
 from oocbe.errors import TimeLimitError

@@ -10,7 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.api.solving import solve
-from oocbe.api.solving.solve import UNBOUNDED, prefers_logarithms
+from oocbe.api.solving.strategies import UNBOUNDED, prefers_logarithms
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
@@ -127,7 +127,7 @@ class Listening(oocbe.Observer):
 
 @pytest.mark.usefixtures("always")
 def test_an_observer_is_told_products(monkeypatch):
-    monkeypatch.setattr("oocbe.api.solving.solve.needs_no_bounds", lambda *_: False)
+    monkeypatch.setattr("oocbe.api.solving.strategies.needs_no_bounds", lambda *_: False)
     told = 0
     for seed in range(12):
         problem, listening = product(seed), Listening()

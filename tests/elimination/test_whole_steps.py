@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving.solve import IntegerScaling
+from oocbe.api.solving.strategies import IntegerScaling
 from oocbe.elimination.reformulation import Stack
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

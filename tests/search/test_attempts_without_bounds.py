@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.api.solving import solve as solving
+from oocbe.api.solving import strategies as solving
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.parts import Function, Variable
@@ -193,7 +193,7 @@ def test_a_full_disk_ends_the_attempts_only(impatient, monkeypatch):
     def refuse(run, choices, seconds):
         raise DiskError("full")
 
-    monkeypatch.setattr(solving._Solving, "_eliminate", refuse)
+    monkeypatch.setattr(solving.Solving, "_eliminate", refuse)
     problem = hard(6, 3)
     result = oocbe.solve(problem, **SETTINGS)
     assert result.status == "optimal"

@@ -359,9 +359,9 @@ def test_an_assignment_of_rows_is_not_lost_where_elimination_runs_out_of_memory(
     monkeypatch.setattr(Race, "rounds", out_of_memory)
     with pytest.raises(ResourceError, match="no memory"):
         oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
-    monkeypatch.setattr("oocbe.api.solving.solve.is_easy", lambda *_: False)
-    monkeypatch.setattr("oocbe.api.solving.solve.presolve", lambda *_: None)
-    monkeypatch.setattr("oocbe.api.solving.solve.opening_result", rows)
+    monkeypatch.setattr("oocbe.api.solving.strategies.is_easy", lambda *_: False)
+    monkeypatch.setattr("oocbe.api.solving.strategies.presolve", lambda *_: None)
+    monkeypatch.setattr("oocbe.api.solving.strategies.opening_result", rows)
     result = oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
     assert result.assignment is not None
     assert problem.evaluate(result.assignment) == result.value <= problem.evaluate(first)

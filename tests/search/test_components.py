@@ -12,7 +12,7 @@ import pytest
 
 import oocbe
 from oocbe.api.solving import components as module
-from oocbe.api.solving import solve as solving
+from oocbe.api.solving import strategies as solving
 from oocbe.api.solving.components import Components, labels
 from oocbe.errors import RequestedEndError, ResourceError, UnsupportedError
 from oocbe.model.parts import Function, Variable
@@ -248,7 +248,7 @@ def test_a_gap_counts_from_a_value_below_the_upper_bound():
 @pytest.fixture
 def at_part(monkeypatch):
     """Sets a function to be called before each turn of a part: with its number, its solve, and the whole's deadline."""
-    solve, turns = solving._Solving.solve, count(1)
+    solve, turns = solving.Solving.solve, count(1)
     called, wholes = [], []
 
     def solve_part(self):
@@ -258,7 +258,7 @@ def at_part(monkeypatch):
             wholes.append(self)
         return solve(self)
 
-    monkeypatch.setattr(solving._Solving, "solve", solve_part)
+    monkeypatch.setattr(solving.Solving, "solve", solve_part)
     return called.append
 
 

@@ -181,7 +181,7 @@ def test_a_signal_during_propagation_leaves_a_greedy_choice(interrupts_heard, mo
         check_deadline()
 
     problem = packing(0, 100, 40, 2, 1000)
-    monkeypatch.setattr("oocbe.api.solving.solve.presolved", interrupted)
+    monkeypatch.setattr("oocbe.propagation.propagated.presolved", interrupted)
     with pytest.raises(oocbe.Interrupted) as caught:
         oocbe.solve(problem)
     assert caught.value.result.value == problem.evaluate(caught.value.result.assignment)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving import outlook, solve
+from oocbe.api.solving import outlook, strategies
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -112,8 +112,8 @@ def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
 
 def search_first(monkeypatch):
     """Have a solve search the problem as it is before it eliminates."""
-    monkeypatch.setattr(solve, "is_easy", lambda *_: False)
-    monkeypatch.setattr(solve, "presolve", lambda *_: None)
+    monkeypatch.setattr(strategies, "is_easy", lambda *_: False)
+    monkeypatch.setattr(strategies, "presolve", lambda *_: None)
 
 
 @pytest.mark.parametrize("seed", range(examples(48)))
@@ -146,8 +146,8 @@ def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
         known.raise_lower(1, "rows")
 
     search_first(monkeypatch)
-    monkeypatch.setattr(solve, "opening_result", opening)
-    monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
+    monkeypatch.setattr(strategies, "opening_result", opening)
+    monkeypatch.setattr(strategies.Solving, "_eliminate_easily", lambda *_: None)
     monkeypatch.setattr(bounded.BoundedSolve, "run", lambda _: None)
     result = oocbe.solve(problem, order_seconds=0)
     assert (result.status, result.value, result.assignment, result.bound) == ("limit", value, assignment, 1)

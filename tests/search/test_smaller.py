@@ -176,7 +176,7 @@ def test_what_is_known_of_what_is_left_is_known_where_a_signal_ends_it(monkeypat
 
     monkeypatch.setattr(bounded.BoundedSolve, "run", ended)
     for name in ("needs_no_bounds", "opening_result"):
-        monkeypatch.setattr(f"oocbe.api.solving.solve.{name}", lambda *_: None)
+        monkeypatch.setattr(f"oocbe.api.solving.strategies.{name}", lambda *_: None)
     monkeypatch.setattr(interruption.Interruption, "caused", lambda *_: True)
     monkeypatch.setattr(interruption.Interruption, "reason", "ended by a test")
     result = oocbe.solve(problem, order_seconds=0)

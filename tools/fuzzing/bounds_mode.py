@@ -109,7 +109,7 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
 def _check(case: Description, tally: Tally) -> None:
     from oocbe.bounds.bounds import BoundSources
-    from oocbe.elimination.preparation.prepare import reduce_arity
+    from oocbe.elimination.reformulation import reduce_arity
     from oocbe.errors import ValueRangeError
 
     problem, seed = reduce_arity(problem_of(case["problem"])), case["chance"]  # as a solve begins

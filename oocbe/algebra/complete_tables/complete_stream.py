@@ -39,13 +39,13 @@ from oocbe.errors import ResourceError
 from oocbe.execution.pipeline import run_in_order
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteBackend, CompleteFunction, steps_of
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import KERNELS, phase, span
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.numbers import converted
 from oocbe.tables.stored import AnyComplete
-from oocbe.tables.table import format_bytes
 
 Ranges = dict[int, tuple[int, int]]
 """For variables that are cut, the range of their values in a piece; all others have their whole domain."""

@@ -22,6 +22,7 @@ from oocbe.execution.sources import Buffers, Source, row_bytes
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.kernels.interface import Backend
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.model.settings.tuning import tuning
@@ -32,7 +33,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_ROWS
 
 

@@ -6,7 +6,8 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 
-from oocbe.api.solving.solve import SHORTEST_LIMIT, solve
+from oocbe.api.solving.solve import solve
+from oocbe.api.solving.strategies import SHORTEST_LIMIT
 from oocbe.elimination.observer import Observer
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, UsageError
 from oocbe.formats.solutions import Hint, hint_of

@@ -7,20 +7,19 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from oocbe.api.solving.components import Components
-from oocbe.api.solving.solve import IntegerScaling, prefers_logarithms
+from oocbe.api.solving.strategies import IntegerScaling, prefers_logarithms
 from oocbe.api.tasks.count import ScaledWeights, asks_weights, clauses_left, forbid_zero_weights, tables_of_count
 from oocbe.api.tasks.questions import check_semiring, check_task, problem_of_task
 from oocbe.api.tasks.result import problem_at_once
 from oocbe.api.tasks.tables import check_constraints, keeping_rows
-from oocbe.elimination.engine.decision import COMPLETE
-from oocbe.elimination.narrow.narrow_problem import narrow_plan, narrow_problem
+from oocbe.elimination.narrow.narrow_plan import narrow_plan
+from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan, plan_of
 from oocbe.elimination.preparation.logarithms import Logarithms, in_logarithms
-from oocbe.elimination.preparation.prepare import reduce_arity
-from oocbe.elimination.reformulation import Negation, Stack
-from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.elimination.reformulation import Negation, Stack, reduce_arity
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.model.settings.option_values import COMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.propagated import presolved
@@ -52,7 +51,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     scaling = IntegerScaling.of(stack.problem)
     stack, options = stack.then(scaling), scaling.options(options)
     target = stack.problem
-    is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(target.semiring)
+    is_bounded = options.bounds == "auto" and options.tables != COMPLETE and target.semiring.optimises_sums
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
         stack = stack.then(found)
     propagation = "; ".join(filter(None, (stack.summary, preparation.summary)))

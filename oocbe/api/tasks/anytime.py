@@ -38,9 +38,8 @@ from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import longest_search, search_orders, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.prepare import reduce_arity
 from oocbe.elimination.preparation.temperature import at_temperature
-from oocbe.elimination.reformulation import negated
+from oocbe.elimination.reformulation import negated, reduce_arity
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
 from oocbe.junction_trees.explanations import constrained_order, marginal_map, summed_out

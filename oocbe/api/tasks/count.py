@@ -52,13 +52,13 @@ from oocbe.counting.presolve import Formula, Presolved, formula_of, presolve, pr
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, Evaluated
-from oocbe.elimination.buckets.forward import Forward, ForwardPass
+from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import CRITERIA, OrderChoice, is_order_file, judge_order, read_order, search_orders
-from oocbe.elimination.outcome import outside_of_floats, unscaled
+from oocbe.elimination.outcome import ForwardPass, outside_of_floats, unscaled
 from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, sorted_table
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.preparation.upper_bound import hard_part, what_forbids

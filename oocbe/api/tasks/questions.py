@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oocbe.elimination.preparation.temperature import at_temperature
-from oocbe.elimination.preparation.upper_bound import hard_part, without_upper_bound
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, Combination
@@ -35,6 +33,9 @@ def check_semiring(task: str, problem: Problem) -> None:
 
 def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:
     """The problem whose tables answer a task."""
+    from oocbe.elimination.preparation.temperature import at_temperature
+    from oocbe.elimination.preparation.upper_bound import hard_part, without_upper_bound
+
     if task == "count":
         return replace(hard_part(problem), semiring=COUNTING)
     if task == "min-marginals":

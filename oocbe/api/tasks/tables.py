@@ -28,16 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.buckets import CHUNK_ROWS, Bucket, BucketRows, Evaluated, columns_of
-from oocbe.elimination.buckets.forward import Forward, ForwardPass
+from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.consumption import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.observer import Observer, bucket_callback
 from oocbe.elimination.orders.order import OrderChoice
+from oocbe.elimination.outcome import ForwardPass
 from oocbe.elimination.plan.plan import candidate_orders, plan_of
-from oocbe.elimination.preparation.prepare import Prepared, reduce_arity
+from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.race import Race
+from oocbe.elimination.reformulation import reduce_arity
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import CorruptDataError, DiskError, UnsupportedError
 from oocbe.execution.sources import ChunkCache

@@ -108,8 +108,7 @@ def answered(
     from oocbe.api.tasks.count import asks_weights, forbid_zero_weights, weighted_count
     from oocbe.api.tasks.result import answered_at_once, lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
-    from oocbe.elimination.preparation.prepare import reduce_arity
-    from oocbe.elimination.reformulation import Stack
+    from oocbe.elimination.reformulation import Stack, reduce_arity
     from oocbe.propagation.propagated import presolved
 
     made = None
@@ -168,12 +167,12 @@ def answered(
 
 def why_from_the_start(task: str, settings: SolveOptions) -> str:
     """The note if a requested run to resume does not exist; else empty."""
-    from oocbe.elimination.runs.run_directory import no_run_in
-
     if not settings.resume:
         return ""
     if task not in RESUMED:
         return f"resume: of the task {task} nothing is kept that a later run could go on from; it begins from the start"
+    from oocbe.elimination.runs.run_directory import no_run_in
+
     return "" if settings.workdir is None else no_run_in(settings.workdir)
 
 

@@ -36,8 +36,8 @@ from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import format_bytes
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
-from oocbe.tables.table import format_bytes
 
 Logs = NDArray[np.float64]
 """Logarithms of a table's cells, float64 (cells,); the last variable of the scope changes fastest."""

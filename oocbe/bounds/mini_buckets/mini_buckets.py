@@ -44,9 +44,9 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.engine.factors import PackedFactor, elements_of, members_of
 from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.runtime.deadline import looked
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host

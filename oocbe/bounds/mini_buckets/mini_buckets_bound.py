@@ -33,7 +33,6 @@ from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
-from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.engine.factors import elements_of
 from oocbe.elimination.narrow.narrow_problem import is_small, narrow_problem
 from oocbe.elimination.observer import Observer, bucket_callback
@@ -41,15 +40,16 @@ from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.logarithms import Logarithms
-from oocbe.elimination.preparation.prepare import prepare, reduce_arity, scopes_of
+from oocbe.elimination.preparation.prepare import prepare, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.reformulation import Negation
+from oocbe.elimination.reformulation import Negation, reduce_arity
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.results.bound_result import BoundOfZ, BoundResult
 from oocbe.model.semiring import MIN_SUM, Combination
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, current, unlimited

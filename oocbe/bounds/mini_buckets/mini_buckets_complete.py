@@ -51,8 +51,8 @@ from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass, shape_of
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.engine.factors import elements_of, members_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
+from oocbe.model.results.numerals import format_bytes
 from oocbe.runtime.deadline import Deadline, check_deadline
-from oocbe.tables.table import format_bytes
 
 
 class JoinGraph:

@@ -43,8 +43,6 @@ from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket
 from oocbe.elimination.engine.bucket_engine import NO_LIMIT, BucketEngine, TooManyRowsError, TooManyStepsError
 from oocbe.elimination.engine.bucket_stream import BucketJoin
 from oocbe.elimination.engine.decision import (
-    COMPLETE,
-    INCOMPLETE,
     NO_ATTEMPTS,
     AttemptHistory,
     BucketConstraints,
@@ -60,21 +58,23 @@ from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.preparation.scaling import Extent, exponent_of, out_of_range, rescale, scaled_values
-from oocbe.elimination.row_pruning.dominance import SubstitutionDominance, applies_to
+from oocbe.elimination.row_pruning.dominance import SubstitutionDominance
 from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_named
 from oocbe.model.infeasible import infeasible_value
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import Combination
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout, Schema, bits_for
 from oocbe.tables.numbers import trim_limbs
 from oocbe.tables.residence import is_on_device, to_host
 from oocbe.tables.stored import AnyComplete
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 
 LEAST_EXPONENT = -1000.0
 """Base-2 exponent from which products are normal float64 numbers, despite rounding."""
@@ -305,7 +305,7 @@ class MessageMaker:
         self._wishes = [replace(wishes, may_cut=False), wishes]
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
-        is_dominated = dominance and applies_to(prepared.semiring)
+        is_dominated = dominance and prepared.semiring.optimises_sums
         self._program = ProgramBuilder(
             problem.sizes,
             prepared.constraints,

@@ -8,7 +8,6 @@ the first variable of its scope. A message without variables is a number and is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,38 +18,19 @@ from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine, TooManyRowsError
-from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.engine.factors import elements_of
+from oocbe.elimination.outcome import ForwardPass
 from oocbe.elimination.preparation.prepare import Prepared
-from oocbe.elimination.preparation.scaling import split
+from oocbe.elimination.preparation.ranges import split
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.errors import LimitError
 from oocbe.model.semiring import Combination
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.numbers import total
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
-
-
-@dataclass
-class ForwardPass:
-    """Outcome of the forward pass.
-
-    buckets : in elimination order (up to the one that proved infeasibility).
-    value : combined value of the problem, to be multiplied by 2 ** exponent; None if it is infeasible.
-    exponent : nonzero only for floating-point products.
-    largest_rows, total_rows : rows of the largest message, and of all. width : variables of the largest separator.
-    recomputation : recomputes the values of forgotten messages; None if all are kept.
-    """
-
-    buckets: list[Bucket]
-    value: int | float | None
-    exponent: int = 0
-    largest_rows: int = 0
-    total_rows: int = 0
-    width: int = 0
-    recomputation: Recomputation | None = None
 
 
 class RowCapError(LimitError):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.conversion import complete_in_memory, rows_in_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketSizes, Input, Place, expected_form
+from oocbe.elimination.engine.decision import BucketSizes, Input, Place, expected_form
 from oocbe.elimination.preparation.ranges import float_sum_bounds, largest_magnitude
 from oocbe.errors import DiskError, ResourceError, ValueRangeError
 from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows
@@ -30,6 +30,7 @@ from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import first_not_below, key_number
 from oocbe.model.semiring import Combination, Semiring
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words

@@ -29,12 +29,13 @@ from oocbe.elimination.row_pruning.dominance import SubstitutionDominance
 from oocbe.errors import DiskError
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.sources import ChunkCache
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.advance import advance
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 
 
 @dataclass(frozen=True)

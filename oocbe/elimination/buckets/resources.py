@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.execution.cluster.workers import current as current_workers
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.process_memory import give_back_large_blocks, resident_memory
-from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
+    from oocbe.elimination.engine.bucket_engine import BucketEngine
     from oocbe.model.settings.options import SolveOptions
 
 
 def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
     """The engine that computes the buckets; errors as for :class:`BucketEngine`."""
+    from oocbe.elimination.engine.bucket_engine import BucketEngine
+
     if options.memory is not None:
         give_back_large_blocks()
     return BucketEngine(

@@ -41,11 +41,12 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.pipeline import StreamedPiece, run_in_order
 from oocbe.execution.sources import InMemorySource, SortedRows
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, cut_to_fit, run_piece
 from oocbe.tables.layout import WORD_BITS, Layout, Schema
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 
 
 @dataclass(frozen=True)

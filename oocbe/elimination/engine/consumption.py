@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.factors import LOOKUP_BITS
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
@@ -35,6 +34,9 @@ from oocbe.tables.layout import WORD_BITS, Field, bits_for
 
 if TYPE_CHECKING:
     from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
+
+LOOKUP_BITS = 20
+"""Maximum index bits of a packed factor: a million entries, which as bits fit in a second-level cache."""
 
 TABULATED_BITS = LOOKUP_BITS
 """Maximum index bits of linear constraints that are enforced as packed constraints."""

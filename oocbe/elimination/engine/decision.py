@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.tuning import tuning
 
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
@@ -119,10 +120,6 @@ class Device:
     def takes_rows(self, rows: int, tables: int) -> bool:
         """Whether one join supports ``tables`` tables with at most ``rows`` rows each."""
         return rows <= LARGEST_DEVICE_ROWS and tables <= self.most_tables
-
-
-COMPLETE, INCOMPLETE = "complete", "incomplete"
-"""Forms of a message: a value for every assignment, or feasible rows with their keys."""
 
 
 class WhyForm(Enum):

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 
 from oocbe.tables.layout import bits_for
 
-LOOKUP_BITS = 20
-"""Maximum index bits of a packed factor: a million entries, which as bits fit in a second-level cache."""
-
 
 def members_of(scope: Iterable[int]) -> int:
     """Variables as a bit set."""

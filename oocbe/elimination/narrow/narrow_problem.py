@@ -19,19 +19,12 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.buckets.resources import memory_warning, message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows, is_tabulated, left_out
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, Place, Strategy, WhyForm
 from oocbe.elimination.orders.order import CRITERIA, OrderChoice, OrderFlags, heuristic, is_order_file, read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
-from oocbe.elimination.outcome import result_of_elimination
-from oocbe.elimination.plan.bucket_forecast import BucketForecast
-from oocbe.elimination.plan.plan import Plan, PlannedBucket, disk_available
-from oocbe.elimination.preparation.prepare import check_signs, zeros_forbid
-from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.preparation.scaling import split
-from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor, without_offsets
+from oocbe.elimination.outcome import ForwardPass, result_of_elimination
+from oocbe.elimination.preparation.ranges import check_signs, split, value_dtype
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import (
     FloatRangeError,
@@ -53,18 +46,18 @@ from oocbe.kernels.cpu.buckets.narrow_buckets import (
     eliminate,
 )
 from oocbe.kernels.cpu.jit import is_ready
-from oocbe.kernels.cpu.orders.graphs import added_up, summed
+from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked, unlimited
 from oocbe.runtime.process_memory import peak_memory
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
-from oocbe.tables.layout import bits_for
 
 
 class FlatTables(NamedTuple):
@@ -99,6 +92,8 @@ class FlatTables(NamedTuple):
 
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
         """The tables as logarithms of weights, and the parts without variables; errors as for a problem."""
+        from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor
+
         semiring = problem.semiring
         factor, permitted = weight_factor(semiring, temperature), self.permitted
         adds = semiring.combination is Combination.ADD or semiring.counts
@@ -161,7 +156,7 @@ def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTa
     values[place[:end]] = np.concatenate([np.zeros(0, dtype=dtype), *listed])
     permitted[place[:end]] = 1
     permitted[place[end:]] = np.repeat([c.allowed for c in constraints], rows[count:])
-    if zeros_forbid(semiring):
+    if semiring.zeros_forbid:
         permitted[values == 0] = 0
     return FlatTables(scopes, starts, values, permitted)
 
@@ -334,7 +329,7 @@ class NarrowProblem:
                 exponent += more + split(float(value))[1]
         if isinstance(total, float) and not math.isfinite(total):
             raise FloatRangeError(f"{self.problem.name}: a sum of values leaves the range of float64")
-        is_impossible |= not permitted[ends].all() or (zeros_forbid(self.semiring) and 0 in constants)
+        is_impossible |= not permitted[ends].all() or (self.semiring.zeros_forbid and 0 in constants)
         rows = self.message_cells
         numbers = (int(rows.max(initial=0)), int(rows.sum()), self.width)
         return ForwardPass([], None if is_impossible else total, exponent, *numbers)
@@ -360,9 +355,8 @@ class NarrowProblem:
         return float(outcome.value), tuple(np.split(shares, value_starts[1:])[:-1])
 
 
-Begun = Callable[[Problem, OrderChoice, Callable[[], Plan]], Callable[[int, int, int], None]]
-"""Records that an order's elimination begins, with its plan if requested, and returns the callback for its buckets:
-number, rows and bytes."""
+Begun = Callable[[NarrowProblem], Callable[[int, int, int], None]]
+"""Records that an elimination begins, and returns the callback for its buckets: number, rows and bytes."""
 
 COUNTS: Final = True
 """Value of ``temperature`` that requests the count of assignments, regardless of their values."""
@@ -407,7 +401,10 @@ def narrow_problem(
             return None
         if semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY):
             return None
-    problem = problem if temperature is None else without_offsets(problem)
+    if temperature is not None:
+        from oocbe.elimination.preparation.temperature import without_offsets
+
+        problem = without_offsets(problem)
     tables = flat_tables(problem, semiring, memory // numbers.narrow_factor_bytes)
     check_deadline()
     if tables is None:
@@ -499,7 +496,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
     Raises TimeLimitError: the deadline of the current block passed.
     """
     constants, is_impossible = constants_of(narrow.problem)
-    if is_impossible or (zeros_forbid(narrow.semiring) and 0 in constants):
+    if is_impossible or (narrow.semiring.zeros_forbid and 0 in constants):
         return 0
     order, sizes, starts, members, cell_starts, input_starts, inputs = narrow.layout
     values, permitted = narrow.cells(counts=True)
@@ -571,7 +568,7 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Resu
     ended = time.perf_counter()
     order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype
     if is_small(problem):
-        bucket_done = begun(problem, narrow.choice, lambda: narrow_plan(narrow, options))
+        bucket_done = begun(narrow)
         for number, rows in enumerate(narrow.message_cells.tolist(), start=1):
             bucket_done(number, rows, rows * dtype.itemsize)
     result = result_of_elimination(problem, options, outcome, order, dtype.name, assignment, "cpu")
@@ -581,42 +578,3 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Resu
     seconds["total"] = time.perf_counter() - begin
     notes = (*result.notes, *filter(None, [memory_warning(options)]))
     return replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes)
-
-
-def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
-    """The plan of a solve with all messages as complete tables in memory."""
-    problem, order = narrow.problem, narrow.order
-    dtype = narrow.tables.values.dtype
-    cells = narrow.message_cells
-    received = np.zeros(len(order), dtype=np.int64)
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
-    sends = ~narrow.is_last()
-    targets = narrow.separators.members[narrow.separators.starts[:-1][sends]]  # first of each separator
-    np.add.at(received, position[targets], cells[sends])
-    widths = np.array([bits_for(size) for size in problem.sizes], dtype=np.float64)
-    bits = summed(*narrow.separators, widths).astype(np.int64)
-    separators = tuple(narrow.separators.listed())
-    strategy = Strategy(COMPLETE, WhyForm.COMPLETE_IS_CHEAPER, Place.MAIN_MEMORY)
-    known: dict[tuple[int, int], BucketForecast] = {}
-    buckets = []
-    columns = zip(order.tolist(), separators, bits.tolist(), cells.tolist(), received.tolist(), strict=True)
-    for v, separator, key_bits, own, read in columns:
-        passage = known.get((own, read))
-        if passage is None:
-            passage = known[own, read] = BucketForecast(strategy, own * dtype.itemsize, read * dtype.itemsize, 1)
-        name = problem.variables[v].name
-        sizes = (key_bits, own, own, own * dtype.itemsize)
-        buckets.append(PlannedBucket(v, name, separator, *sizes, COMPLETE, passage))
-    choice = OrderChoice(tuple(order.tolist()), narrow.heuristic, 1, separators, tuple(cells.astype(float).tolist()))
-    return Plan(
-        problem,
-        narrow.semiring.name,
-        dtype.name,
-        choice,
-        tuple(buckets),
-        memory=message_memory(options),
-        disk=disk_available(options),
-        is_certain=True,
-        loop_seconds=tuning().narrow_cell_seconds * narrow.joined + tuning().narrow_variable_seconds * len(order),
-    )

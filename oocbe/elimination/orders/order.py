@@ -36,23 +36,24 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import MOST_ROWS, UNHURRIED, Hurry, ScopeGraph
 from oocbe.errors import FormatError, OocbeError, UsageError
 from oocbe.kernels.choice import cuda_works
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
-from oocbe.model.settings.option_values import order_finders
+from oocbe.model.settings.option_values import INCOMPLETE, order_finders
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.runtime.plain_files import read_text
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
+
+if TYPE_CHECKING:
+    from oocbe.elimination.orders.primal_graph import PrimalGraph
 
 
 def read_order(problem: Problem, path: str | Path) -> list[int]:
@@ -310,6 +311,8 @@ def search_orders(
     Raises TimeLimitError: the deadline passed; ResourceError: memory, or the size of plans, does not suffice for the
     graph or for the separators of any order found; FormatError: a file that does not list every variable once.
     """
+    from oocbe.elimination.orders.primal_graph import PrimalGraph
+
     graph = graph or PrimalGraph(problem)
     if is_order_file(wanted):
         return [_judged(graph, np.array(read_order(problem, wanted), dtype=np.int64), wanted, 1, seed)]
@@ -396,6 +399,8 @@ def judge_order(
     problem: Problem, order: Sequence[int], name: str, seed: int, cell_work: float = math.inf
 ) -> OrderChoice:
     """Predicted cost of a given order; ``name`` : of its heuristic, ``cell_work`` as for a search."""
+    from oocbe.elimination.orders.primal_graph import PrimalGraph
+
     return _judged(PrimalGraph(problem), np.array(order, dtype=np.int64), name, 1, seed, cell_work)
 
 

@@ -18,10 +18,10 @@ from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summ
 from oocbe.kernels.cpu.orders.greedy_order import linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.orders.windows import improve_windows
+from oocbe.model.results.numerals import format_bytes
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
-from oocbe.tables.table import format_bytes
 
 MOST_ROWS = 2.0**960
 """Maximum of predictions, so that their sums, ratios and bytes stay within float64."""

@@ -13,7 +13,7 @@ import numpy as np
 from oocbe.elimination.buckets.message import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketConstraints, WhyPieces
+from oocbe.elimination.engine.decision import BucketConstraints, WhyPieces
 from oocbe.elimination.orders.order import (
     MESSAGE_CELLS_A_SECOND,
     MESSAGE_ROWS_A_SECOND,
@@ -28,15 +28,15 @@ from oocbe.elimination.orders.order import (
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph, extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.bucket_forecast import BucketForecast, MessageForecast, Passages
 from oocbe.elimination.preparation.packing import is_supply
-from oocbe.elimination.preparation.prepare import check_signs, without_zeros
-from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.elimination.preparation.prepare import without_zeros
+from oocbe.elimination.preparation.ranges import check_signs, value_dtype
 from oocbe.errors import DiskError
 from oocbe.execution.schedule import Simulated, Stage, forecast, piece_rows, predicted_stage
 from oocbe.model.problem import Problem
-from oocbe.model.results.numerals import content
+from oocbe.model.results.numerals import content, format_bytes
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, looked
@@ -44,7 +44,6 @@ from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 from oocbe.tables.scratch import default_parent
-from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
     from oocbe.runtime.pictures.plots import Picture
@@ -444,7 +443,7 @@ def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, o
 
 def bounds_to_come(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:
     """A solve's expected use of bounds, as far as it can be predicted."""
-    if options.bounds == "none" or options.tables == COMPLETE or not applies_to(semiring):
+    if options.bounds == "none" or options.tables == COMPLETE or not semiring.optimises_sums:
         return ""
     if options.bounds != "auto":
         return f"{options.bounds}, in {options.bound_seconds:g} s"
@@ -487,7 +486,7 @@ def plan_for(
         )
         for m, passage in looked(zip(messages, passages, strict=True))
     )
-    drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
+    drops_rows = (options.dominance and semiring.optimises_sums) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
     is_certain = not drops_rows and _knows_every_row(without_zeros(problem))
     workers = options.worker_count

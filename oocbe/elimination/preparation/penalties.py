@@ -29,7 +29,6 @@ from oocbe.elimination.preparation.listed_factors import slots_of, starts_of
 from oocbe.elimination.preparation.prepare import EXPANDED_ROWS
 from oocbe.elimination.preparation.ranges import extremes
 from oocbe.elimination.reformulation import Reformulation
-from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.model.model_checks import INT64, Values
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -61,7 +60,7 @@ def forbid_penalties(problem: Problem, options: SolveOptions) -> Penalties:
         where a limit comes first: what follows says so. A run directory is for what is left, and no limit is heeded.
     """
     left = problem
-    if options.dominance and options.tables != "complete" and applies_to(problem.semiring):
+    if options.dominance and options.tables != "complete" and problem.semiring.optimises_sums:
         with nullcontext() if options.workdir is None else unlimited(), suppressed_limit():
             left = _forbidding(problem)
     return Penalties(problem, left, name="penalties", is_checked=True)

@@ -14,30 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, consumption_of, is_tabulated
-from oocbe.elimination.engine.factors import LOOKUP_BITS, FactorPool, PoolBuilder
-from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.preparation.scaling import out_of_range, split
+from oocbe.elimination.engine.consumption import LOOKUP_BITS, Consumption, carried_in_rows, consumption_of, is_tabulated
+from oocbe.elimination.engine.factors import FactorPool, PoolBuilder
+from oocbe.elimination.preparation.ranges import check_signs, split, value_dtype
+from oocbe.elimination.preparation.scaling import out_of_range
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.numerals import digits
-from oocbe.model.row_numbers import MOST_AXES
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.runtime.deadline import looked
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
-
-
-def zeros_forbid(semiring: Semiring) -> bool:
-    """Whether an assignment worth 0 is infeasible: where values are multiplied, and not only counted."""
-    return semiring.combination is Combination.MULTIPLY and not semiring.counts
 
 
 def without_zeros(problem: Problem) -> Problem:
@@ -51,7 +45,7 @@ def without_zeros(problem: Problem) -> Problem:
     constant of 0 becomes a constraint that nothing satisfies. Problems without zeros, and of other semirings, come back
     as they are.
     """
-    if not zeros_forbid(problem.semiring):
+    if not problem.semiring.zeros_forbid:
         return problem
     known = _KNOWN.get(problem)
     if known is None:
@@ -176,7 +170,7 @@ def prepare(
     prepared = Prepared(problem, semiring, dtype, tuple(order), tuple(position), empty, empty)
     prepared.consumption = consumption_of(problem, carried_in_rows(problem) if carries else ())
     prepared.constant = semiring.one if semiring.counts else problem.constant
-    prepared.is_infeasible = zeros_forbid(semiring) and problem.constant == 0
+    prepared.is_infeasible = semiring.zeros_forbid and problem.constant == 0
     for c in looked(problem.constraints):
         if not c.scope:
             prepared.is_infeasible |= not c.permits(())
@@ -209,7 +203,7 @@ def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolB
         _add_constant(prepared, f.value_at(()))
         return
     dense, feasible = f.to_array(prepared.problem.sizes)
-    if zeros_forbid(semiring):
+    if semiring.zeros_forbid:
         feasible &= dense != 0
     if not feasible.all():
         constraints.add(f.scope, feasible)
@@ -236,20 +230,6 @@ def _add_constant(prepared: Prepared, value: float | None) -> None:
             value, exponent = split(float(value))
             prepared.exponent += before + exponent
         prepared.constant *= value
-
-
-def check_signs(problem: Problem, semiring: Semiring) -> None:
-    """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
-    if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
-        return
-    for number, f in enumerate(looked(problem.functions)):
-        if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
-            raise UnsupportedError(
-                f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "
-                "values that are not negative, such as probabilities"
-            )
-    if problem.constant < 0:
-        raise UnsupportedError(f"{problem.name}: the {semiring} semiring needs a constant that is not negative")
 
 
 def _scaled(prepared: Prepared, values: NDArray[Any]) -> NDArray[Any]:
@@ -308,31 +288,3 @@ def _function_table(prepared: Prepared, f: Function) -> ScopedTable:
     elif prepared.semiring.combination is Combination.MULTIPLY:
         tuples, values = tuples[values != 0], _scaled(prepared, values[values != 0])
     return sorted_table(prepared, f.scope, tuples, values)
-
-
-Part = TypeVar("Part", Function, Constraint)
-
-
-def reduce_arity(problem: Problem) -> Problem:
-    """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values, and those
-    of linear constraints likewise.
-
-    Functions and constraints are made arrays with an axis a variable where they have few cells. With that many
-    variables of several values no array is small enough; those of one value change nothing about a part, but a linear
-    constraint's capacity.
-    """
-    arities = [*(len(f.scope) for f in problem.functions), *(len(c.scope) for c in problem.constraints)]
-    if max(arities, default=0) <= MOST_AXES and (not problem.linear_constraints or 1 not in problem.sizes):
-        return problem
-    functions = tuple(_narrowed(problem, f) for f in problem.functions)
-    constraints = tuple(_narrowed(problem, c) for c in problem.constraints)
-    fixed = {v: 0 for v, size in enumerate(problem.sizes) if size == 1}
-    linear = tuple(c.without(fixed) for c in problem.linear_constraints)
-    return replace(problem, functions=functions, constraints=constraints, linear_constraints=linear)
-
-
-def _narrowed(problem: Problem, part: Part) -> Part:
-    if len(part.scope) <= MOST_AXES:
-        return part
-    axes = [axis for axis, v in enumerate(part.scope) if problem.sizes[v] > 1]
-    return replace(part, scope=tuple(part.scope[axis] for axis in axes), tuples=part.tuples[:, axes])

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.errors import ValueRangeError
+from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem, relative_rounding
 from oocbe.model.results.numerals import digits
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.tables.numbers import greatest
+from oocbe.runtime.deadline import looked
 
 INT64_LIMIT = 2**63 - 1
 """Largest number that int64 holds."""
@@ -115,6 +115,8 @@ def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
     values : (rows,), or counts of several limbs (:mod:`oocbe.tables.numbers`).
     """
     if values.ndim == 2:
+        from oocbe.tables.numbers import greatest
+
         return greatest(values)
     return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
 
@@ -132,3 +134,28 @@ def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], si
             f"{where}: products can reach {digits(bound)}, beyond 64-bit integers; give the values as "
             "floating-point numbers (to count, 1.0 each in the sum-product semiring)"
         )
+
+
+def check_signs(problem: Problem, semiring: Semiring) -> None:
+    """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
+    if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
+        return
+    for number, f in enumerate(looked(problem.functions)):
+        if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
+            raise UnsupportedError(
+                f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "
+                "values that are not negative, such as probabilities"
+            )
+    if problem.constant < 0:
+        raise UnsupportedError(f"{problem.name}: the {semiring} semiring needs a constant that is not negative")
+
+
+def split(value: float) -> tuple[float, int]:
+    """Mantissa and exponent, value = mantissa * 2 ** exponent, the mantissa's size in [sqrt(0.5), sqrt(2)).
+
+    So the mantissas of many factors do not all pull their product to the same side. Integers stay as they are.
+    """
+    if isinstance(value, int):
+        return value, 0
+    mantissa, exponent = math.frexp(value)
+    return (2 * mantissa, exponent - 1) if abs(mantissa) < math.sqrt(0.5) else (mantissa, exponent)

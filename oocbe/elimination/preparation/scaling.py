@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.preparation.ranges import split
 from oocbe.errors import FloatRangeError
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.tables.complete import CompleteTable
@@ -21,17 +22,6 @@ from oocbe.tables.table import Table
 
 MULTIPLIED = 1000
 """Powers of two up to this are numbers themselves: multiplying by one is many times as fast as changing exponents."""
-
-
-def split(value: float) -> tuple[float, int]:
-    """Mantissa and exponent, value = mantissa * 2 ** exponent, the mantissa's size in [sqrt(0.5), sqrt(2)).
-
-    So the mantissas of many factors do not all pull their product to the same side. Integers stay as they are.
-    """
-    if isinstance(value, int):
-        return value, 0
-    mantissa, exponent = math.frexp(value)
-    return (2 * mantissa, exponent - 1) if abs(mantissa) < math.sqrt(0.5) else (mantissa, exponent)
 
 
 class Extent:

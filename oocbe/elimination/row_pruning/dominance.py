@@ -32,7 +32,7 @@ from oocbe.elimination.engine.consumption import Consumption
 from oocbe.elimination.engine.factors import FactorPool
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.kernels.cpu.buckets.dominance import collect_substitutions
-from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.semiring import Marginalisation, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout, bits_for
@@ -40,11 +40,6 @@ from oocbe.tables.table import Table
 
 LARGEST_DOMAIN = 256
 """Largest domain with substitutions: matrices grow with the square of the domain, for every factor."""
-
-
-def applies_to(semiring: Semiring) -> bool:
-    """Whether the argument above holds in a semiring."""
-    return semiring.selects and semiring.combination is Combination.ADD
 
 
 class SubstitutionDominance:

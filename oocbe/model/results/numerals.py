@@ -9,12 +9,13 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from oocbe.model.parts import Variable
 
 Number = TypeVar("Number", int, float, int | float)
@@ -129,6 +130,21 @@ def logarithm_of(number: int | float | Fraction, logarithm: Callable[[float], fl
 def mebibytes(count: int) -> str:
     """Bytes of a process, to a tenth of a mebibyte."""
     return f"{count / 2**20:,.1f} MiB"
+
+
+LARGEST_SHOWN_BITS = 70
+"""Bits of a byte count above which it is shown as a power of two: beyond any memory, and possibly beyond floats."""
+
+
+def format_bytes(count: float) -> str:
+    """Readable byte count: 512 B, 1.5 KiB, 2.0 GiB; powers of two for numbers beyond any memory."""
+    if isinstance(count, int) and count.bit_length() > LARGEST_SHOWN_BITS:
+        return f"about 2^{count.bit_length() - 1} B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")
 
 
 def digits(number: int | float | Fraction) -> str:

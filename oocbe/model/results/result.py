@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from oocbe.model.parts import Variable
-from oocbe.model.photographs import Schedule
 from oocbe.model.results.numerals import SCHEMA_VERSION, Answer, content, mebibytes
 from oocbe.model.results.progress_curve import (
     BucketDone,
@@ -22,6 +21,7 @@ from oocbe.runtime.framed import Framed
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
+    from oocbe.model.photographs import Schedule
     from oocbe.runtime.pictures.plots import Picture
 
 Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]

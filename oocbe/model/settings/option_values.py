@@ -32,6 +32,9 @@ Parser: TypeAlias = Callable[[str, object], object]
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
 """Values of ``order`` that are neither a file nor a finder of another package."""
 
+COMPLETE, INCOMPLETE = "complete", "incomplete"
+"""Forms of a message: a value for every assignment, or feasible rows with their keys."""
+
 BACKENDS = ("auto", "cpu", "cuda")
 """Values of ``backend``."""
 
