@@ -510,7 +510,8 @@ def lists_all(parts: Sequence[Function | Constraint], sizes: Sequence[int]) -> N
     arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
     members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
     cells = np.ones(len(parts))  # as floats: inexact beyond 2^53, which exceeds any list
-    np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), np.array(sizes, dtype=np.float64)[members])
+    with np.errstate(over="ignore"):
+        np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), np.array(sizes, dtype=np.float64)[members])
     found: NDArray[np.bool_] = rows == cells
     return found
 

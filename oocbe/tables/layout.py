@@ -114,11 +114,13 @@ class Layout:
             raise ModelError(f"{len(self.scope)} variables and {len(self.sizes)} domain sizes in one layout")
         if len(set(self.scope)) != len(self.scope):
             raise ModelError(f"a variable occurs twice in scope {self.scope}")
-        whats = (f"variable {name}: the size of a domain" for name in self.scope)
-        object.__setattr__(self, "sizes", tuple(map(as_integer, whats, self.sizes)))
-        for name, size in zip(self.scope, self.sizes, strict=True):
-            if not 1 <= size <= 1 << 62:
-                raise ModelError(f"variable {name}: domain size {size} is outside 1 .. 2^62")
+        kinds = {type(self.sizes), *map(type, self.sizes)}
+        if kinds != {tuple, int} or min(self.sizes) < 1 or max(self.sizes) > 1 << 62:
+            whats = map("variable {}: the size of a domain".format, self.scope)
+            object.__setattr__(self, "sizes", tuple(map(as_integer, whats, self.sizes)))
+            for name, size in zip(self.scope, self.sizes, strict=True):
+                if not 1 <= size <= 1 << 62:
+                    raise ModelError(f"variable {name}: domain size {size} is outside 1 .. 2^62")
         for name, labels in self.labels.items():
             if len(labels) != self.sizes[self.place(name)]:
                 raise ModelError(f"variable {name}: {len(labels):,} labels for {self.sizes[self.place(name)]:,} values")
@@ -133,8 +135,9 @@ class Layout:
     def fields(self) -> tuple[Field, ...]:
         """Bit field of each scope variable."""
         fields, word, shift = [], 0, 0
+        bits_of = {size: bits_for(size) for size in set(self.sizes)}
         for size in self.sizes:
-            bits = bits_for(size)
+            bits = bits_of[size]
             if shift + bits > WORD_BITS:
                 word, shift = word + 1, 0
             fields.append(Field(word, shift, bits))
@@ -223,6 +226,13 @@ class Layout:
                 self.indices_of(tuples[own.argmax()].tolist())
             keys[f.word] |= own << np.uint64(f.shift)
         return keys
+
+    def key_of(self, indices: Iterable[int]) -> NDArray[np.uint64]:
+        """Key, uint64 (words,), of one row's value indices in scope order, which lie in their domains."""
+        words = [0] * self.words
+        for value, (word, shift, _) in zip(indices, self.fields, strict=True):
+            words[word] |= value << shift
+        return np.array(words, dtype=np.uint64)
 
     def unpack(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Unpack keys uint64 (words, rows) into value indices int64 (rows, len(scope)), columns in scope order."""

@@ -255,7 +255,7 @@ class CompleteMessages:
         return self._prepared.problem.sizes
 
     def _cells(self, scope: Sequence[int]) -> int:
-        return math.prod(self._sizes[v] for v in scope)
+        return math.prod(map(self._sizes.__getitem__, scope))
 
 
 @dataclass

@@ -8,6 +8,7 @@ the first variable of its scope. A message without variables is a number and is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +142,7 @@ class Forward:
 
     def _published(self, place: int, bucket: Bucket) -> tuple[Message, int] | None:
         """The bucket's message and exponent as published by an earlier run; sets the bucket's separator."""
-        layout = self._prepared.layout(self._fill_separator(bucket))
+        layout = partial(self._prepared.layout, self._fill_separator(bucket))
         return self._store.published(place, bucket.separator, layout, self._prepared.dtype)
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:

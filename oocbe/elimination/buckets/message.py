@@ -317,7 +317,7 @@ class Message:
         source, values = self._source, [assignment[v] for v in self.scope]
         if isinstance(source, CompleteTable | StoredCompleteTable):
             return source.value_of(values[::-1])
-        key = source.layout.pack(np.array([values], dtype=np.int64))[:, 0]
+        key = source.layout.key_of(values)
         if isinstance(source, StoredTable):
             return source.find(key)
         row = find_row(source, key)

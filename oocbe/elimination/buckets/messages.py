@@ -249,12 +249,12 @@ class MessageStore(HeldMessages[Message]):
         self._scratch_bytes -= used
 
     def published(
-        self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
+        self, place: int, scope: tuple[int, ...], layout: Callable[[], Layout], dtype: np.dtype[np.generic]
     ) -> tuple[Message, int] | None:
         """The verified message and exponent that an earlier run published for the bucket at ``place``; or None."""
         if self._checkpoint is None:
             return None
-        found = self._checkpoint.published(place, scope, layout, dtype)
+        found = self._checkpoint.published(place, scope, layout(), dtype)
         if found is None:
             return None
         table, exponent = found

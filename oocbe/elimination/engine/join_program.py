@@ -45,17 +45,6 @@ class _Run:
     size: int
     parts: list[tuple[int, int, int]]
 
-    def takes(self, field: Field, parts: Sequence[tuple[int, int, int]]) -> bool:
-        """Whether the next variable continues the run, in the separator's key and in every table, and joins it."""
-        word, shift, bits = field
-        if word != self.word or shift + bits != self.shift or not parts or len(parts) != len(self.parts):
-            return False
-        for (t, part_word, part_shift), (u, word_above, shift_above) in zip(parts, self.parts, strict=True):
-            if t != u or part_word != word_above or part_shift + bits != shift_above:
-                return False
-        self.shift, self.bits, self.parts = shift, self.bits + bits, list(parts)
-        return True
-
 
 @dataclass(frozen=True)
 class BucketScope:
@@ -283,7 +272,10 @@ class ProgramBuilder:
     def _runs(
         self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
     ) -> tuple[RunArrays, dict[int, int]]:
-        """Cut the separator into runs, most significant first; also returns the run of each variable."""
+        """Cut the separator into runs, most significant first; also returns the run of each variable.
+
+        A variable joins the run above where its field ends at the run's, in the separator's key and in each table.
+        """
         owners: dict[int, list[tuple[int, int, int]]] = {v: [] for v in scope.separator}
         for t, (members, layout) in enumerate(tables):
             for v, (word, shift, _) in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
@@ -292,8 +284,11 @@ class ProgramBuilder:
         runs: list[_Run] = []
         level_of: dict[int, int] = {}
         for v, field in zip(reversed(scope.separator), reversed(scope.fields), strict=True):
-            parts = owners[v]
-            if not runs or not runs[-1].takes(field, parts):
+            parts, (word, shift, bits) = owners[v], field
+            above = (word, shift + bits, [(t, own, low + bits) for t, own, low in parts])
+            if parts and runs and above == (runs[-1].word, runs[-1].shift, runs[-1].parts):
+                runs[-1].shift, runs[-1].bits, runs[-1].parts = shift, runs[-1].bits + bits, parts
+            else:
                 runs.append(_Run(*field, 0 if parts else self._sizes[v], parts))
             level_of[v] = len(runs) - 1
         everyone = [part for run in runs for part in run.parts]

@@ -35,6 +35,10 @@ Rows = tuple[NDArray[np.uint64], NDArray[Any]]
 """Keys and values of rows."""
 
 
+PAIRED_ROWS = 64
+"""Most rows compared in pairs, for the variables in which any differ alone: less work than a pass each."""
+
+
 @dataclass
 class Substitutions:
     """Permitted substitutions of values, by variable.
@@ -64,7 +68,13 @@ class Substitutions:
         Raises TimeLimitError: the deadline of the current block passed.
         """
         dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
-        calls = [(own, (keys, values), (keys, values), sign, dominated, stop) for own in self.variables]
+        variables = self.variables
+        if len(values) <= PAIRED_ROWS and len(keys) > 1 and self.parts is None:
+            differing = keys[:, :, np.newaxis] ^ keys[:, np.newaxis]
+            in_one_word = differing[:, np.count_nonzero(differing, axis=0) == 1]
+            bits = np.bitwise_or.reduce(in_one_word, axis=1).tolist()
+            variables = [own for own in variables if bits[own[0].word] >> own[0].shift & own[0].mask]
+        calls = [(own, (keys, values), (keys, values), sign, dominated, stop) for own in variables]
         if len(values) < tuning().few_rows:
             for call in calls:
                 self.mark(*call)
