@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
+from oocbe.errors import UsageError, ValueRangeError
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
@@ -158,6 +162,43 @@ def test_a_plan_refuses_negative_factors_that_the_task_refuses(tmp_path: Path, t
     for command in ("solve", "plan"):
         done = run(app, [command, str(file), "--task", task, "--semiring", "max-product"])
         assert done.exit_code == 2 and "negative value" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["c t wmc\np cnf 2 1\nc p weight 1 0.3 0\n1 2 0\n", "p cnf 2 1\nc p show 1 0\n1 2 0\n"]
+)
+def test_a_plan_refuses_a_question_that_a_semiring_leaves_out(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "question.cnf"
+    file.write_text(text)
+    for command in ("solve", "plan"):
+        done = run(app, [command, str(file), "--semiring", "counting"])
+        assert done.exit_code == 2 and "the counting semiring would leave that out" in done.stderr
+
+
+def test_a_plan_refuses_a_bound_and_linear_constraints_that_a_solve_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "wide.lp"
+    names = [f"x{v}" for v in range(40)]
+    rows = [" + ".join(f"{1 + v * k % 1009} {name}" for v, name in enumerate(names)) for k in range(377, 731, 40)]
+    conditions = "\n".join(f" {row} >= 9000" for row in rows)
+    file.write_text(f"Minimize\n x0\nSubject To\n{conditions}\nBinary\n {' '.join(names)}\nEnd\n")
+    for command in ("solve", "plan"):
+        done = run(app, [command, str(file), "--semiring", "counting"])
+        assert done.exit_code == 2 and "needs every constraint enforced" in done.stderr
+    for verb in (oocbe.solve, oocbe.plan):
+        with pytest.raises(UsageError, match="only the min-sum semiring has an upper bound"):
+            verb(GRID, semiring="counting", ub=9)
+
+
+@pytest.mark.parametrize("semiring", ["max-product", "sum-product", "counting"])
+def test_a_plan_says_where_products_may_leave_64_bits(semiring: str) -> None:
+    """Only the products as they are computed tell whether they do."""
+    for count, leaves in ((6, False), (70, True)):
+        links = [Function.from_array((v, v + 1), [[10, 9], [1, 2]]) for v in range(count)]
+        problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count + 1)), tuple(links), constant=1)
+        problem = problem.in_semiring(semiring)
+        assert ("may leave 64 bits" in oocbe.plan(problem).propagation) is leaves
+        with pytest.raises(ValueRangeError) if leaves and semiring != "counting" else nullcontext():
+            oocbe.solve(problem)
 
 
 def test_a_plan_refuses_a_temperature_without_use() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,8 +18,9 @@ from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan, plan_of
 from oocbe.elimination.preparation.logarithms import Logarithms, in_logarithms
 from oocbe.elimination.reformulation import Negation, Stack, reduce_arity
+from oocbe.elimination.solution_check import check_linear, checked
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.model.semiring import MAX_PRODUCT, Combination
 from oocbe.model.settings.option_values import COMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
@@ -38,13 +40,16 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
 
     Unlike a solve, a plan skips the steps of propagation and reduction that exceed their time limit.
     """
-    whole = reduce_arity(problem.in_semiring(options.semiring or problem.semiring))
+    semiring = options.semiring or problem.semiring
+    whole = reduce_arity(checked(problem, semiring, options).in_semiring(semiring))
     if (narrow := narrow_problem(whole, options)) is not None:
         return narrow_plan(narrow, options)
     preparation = _Preparation(options)
     stack = preparation.presolved(whole)
+    if not preparation.summary:  # else a solve propagates more
+        check_linear(stack.problem, semiring)
     if stack.problem.sizes != whole.sizes and (narrow := narrow_problem(stack.problem, options)) is not None:
-        return replace(narrow_plan(narrow, options), propagation=stack.summary, presolve=stack.steps)
+        return replace(narrow_plan(narrow, options), **_about(stack))
     if prefers_logarithms(stack.problem, options):
         stack = stack.then(Logarithms.of(stack.problem))
         options = stack.entries[-1].options(options)
@@ -54,8 +59,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and target.semiring.optimises_sums
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
         stack = stack.then(found)
-    propagation = "; ".join(filter(None, (stack.summary, preparation.summary)))
-    plan = replace(make_plan(stack.problem, options), propagation=propagation, presolve=stack.steps)
+    plan = replace(make_plan(stack.problem, options), **_about(stack, preparation.summary, _range_note(target)))
     if not is_bounded or sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
     if apart := Components.of(stack.problem, options):
@@ -83,10 +87,7 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
         whole = forbid_zero_weights(whole)
     preparation = _Preparation(options)
     stack = preparation.presolved(whole, keeps_counts=True)
-    about: dict[str, Any] = {
-        "propagation": "; ".join(filter(None, (stack.summary, preparation.summary))),
-        "presolve": stack.steps,
-    }
+    about = _about(stack, preparation.summary)
     if (narrow := problem_at_once(task, stack.problem, options, temperature)) is not None:
         return replace(narrow_plan(narrow, options), **about)
     weights = ScaledWeights.of(stack) if is_weighted else None
@@ -108,6 +109,20 @@ def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: f
     kept = keeping_rows(options, target)
     plan = make_plan(target, kept) if orders is None else plan_of(target, orders(target, kept)[0], kept)
     return replace(plan, **about)
+
+
+def _about(stack: Stack, *notes: str) -> dict[str, Any]:
+    """Fields of a plan about what was done before."""
+    return {"propagation": "; ".join(filter(None, (stack.summary, *notes))), "presolve": stack.steps}
+
+
+def _range_note(problem: Problem) -> str:
+    """A note where products of integers may leave 64 bits: a solve refuses those that do as it computes them."""
+    semiring, bits = problem.semiring, sum(map(math.log2, problem.sizes))
+    if not semiring.counts:
+        bits += sum(map(math.log2, filter(None, problem.extremes.magnitudes())))
+    exact = semiring.combination is Combination.MULTIPLY and (semiring.counts or problem.is_integral)
+    return "products of integers may leave 64 bits, which a solve refuses" if exact and bits >= 63 else ""
 
 
 class _Preparation:

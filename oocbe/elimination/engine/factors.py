@@ -28,9 +28,6 @@ def members_of(scope: Iterable[int]) -> int:
 
 def elements_of(members: int) -> list[int]:
     """Variables of a bit set, ascending."""
-    if members.bit_count() > 32:  # each step of the loop below takes time proportional to the set
-        octets = np.frombuffer(members.to_bytes(-(-members.bit_length() // 8), "little"), dtype=np.uint8)
-        return np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
     found = []
     while members:
         low = members & -members

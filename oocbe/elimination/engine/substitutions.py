@@ -35,10 +35,6 @@ Rows = tuple[NDArray[np.uint64], NDArray[Any]]
 """Keys and values of rows."""
 
 
-PAIRED_ROWS = 64
-"""Most rows compared in pairs, for the variables in which any differ alone: less work than a pass each."""
-
-
 @dataclass
 class Substitutions:
     """Permitted substitutions of values, by variable.
@@ -69,7 +65,7 @@ class Substitutions:
         """
         dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
         variables = self.variables
-        if len(values) <= PAIRED_ROWS and len(keys) > 1 and self.parts is None:
+        if len(values) <= 64 and len(keys) > 1 and self.parts is None:  # pairs are less work than a pass each
             differing = keys[:, :, np.newaxis] ^ keys[:, np.newaxis]
             in_one_word = differing[:, np.count_nonzero(differing, axis=0) == 1]
             bits = np.bitwise_or.reduce(in_one_word, axis=1).tolist()

@@ -240,11 +240,7 @@ class OrderChoice:
         return sum(min(ratio * rows, cells) for rows, cells in pairs)
 
 
-CRITERIA = {
-    "min-degree": greedy.MIN_DEGREE,
-    "min-fill": greedy.MIN_FILL,
-    "weighted-min-fill": greedy.WEIGHTED_MIN_FILL,
-}
+CRITERIA = {"min-degree": greedy.MIN_DEGREE, "min-fill": greedy.MIN_FILL, "weighted-min-fill": greedy.WEIGHTED_MIN_FILL}
 """Codes of the greedy heuristics."""
 
 
