@@ -74,8 +74,7 @@ def penalties(made, v, separator, subtree):
     inside[list(separator)] = 1
     ahead = (1 - subtree[made._first]).astype(np.uint8)
     total = np.empty((made._sizes[v],) * 2, dtype=made._dtype)
-    *uses, scope_start, scope, is_hard = made._factors
-    add_penalties(v, made._sizes[v], *uses, ahead, scope_start, scope, inside, is_hard, made._blocked, total)
+    add_penalties(v, made._sizes[v], made._factors, ahead, inside, made._blocked, total)
     return total
 
 

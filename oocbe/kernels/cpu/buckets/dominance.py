@@ -135,32 +135,20 @@ def _is_below(keys: Any, row: Any, target: Any, words: Any) -> Any:
 
 
 @jit
-def add_penalties(
-    v: Any,
-    size: Any,
-    use_start: Any,
-    use_factor: Any,
-    use_offset: Any,
-    matrices: Any,
-    ahead: Any,
-    scope_start: Any,
-    scope: Any,
-    inside: Any,
-    is_hard: Any,
-    blocked: Any,
-    total: Any,
-) -> Any:
+def add_penalties(v: Any, size: Any, factors: Any, ahead: Any, inside: Any, blocked: Any, total: Any) -> Any:
     """Sum of the worst-case losses of b in a's place over the factors of variable v that lie ahead.
 
     v, size : the variable and its domain size.
-    use_start, use_factor, use_offset : CSR; factors over each variable, and start of their matrix.
-    matrices : int64 or float64; a factor's (size, size) matrix for a variable, entry [a, b].
+    factors : use_start, use_factor and use_offset, CSR: factors over each variable, and start of their matrix;
+        matrices, int64 or float64: a factor's (size, size) matrix for a variable, entry [a, b]; scope_start and scope,
+        CSR: variables of each factor; is_hard, uint8 (factors,): every row satisfies a hard constraint within the
+        separator, which adds nothing.
     ahead : uint8 (factors,), 1 if the factor is outside the message's subtree.
-    scope_start, scope : CSR; variables of each factor. inside : uint8 (variables,), 1 in the message's separator.
-    is_hard : uint8 (factors,); every row satisfies a hard constraint within the separator, which adds nothing.
+    inside : uint8 (variables,), 1 in the message's separator.
     blocked : matrix entry for "b may forbid a cell that a permits".
     total : (size, size), overwritten; an entry is ``blocked`` if any factor blocks it.
     """
+    use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard = factors
     for a in range(size):
         for b in range(size):
             total[a, b] = 0
@@ -206,14 +194,12 @@ def collect_substitutions(
     """Promising substitutions for every variable of a separator, concatenated CSRs.
 
     separator : int64, variables. sizes : int64 (variables,). largest_domain : variables with more values are left out.
-    factors : (use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard), as for :func:`add_penalties`.
-    ahead, inside, blocked : as for :func:`add_penalties`.
+    factors, ahead, inside, blocked : as for :func:`add_penalties`.
     worth : maximum useful penalty. margin : added to each penalty. most : maximum substitutions kept per value, the
         cheapest first.
     start : int64, size + 1 entries a variable, overwritten; each variable's entries begin at 0.
     target, penalty : overwritten, variable after variable. pairs : int64 (separator,), entries of each variable.
     """
-    use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard = factors
     start_end, pair_end = 0, 0
     for i in range(len(separator)):
         v = separator[i]
@@ -222,22 +208,8 @@ def collect_substitutions(
         pairs[i] = 0
         if size > largest_domain:
             continue
-        total = np.empty((size, size), dtype=matrices.dtype)
-        add_penalties(
-            v,
-            size,
-            use_start,
-            use_factor,
-            use_offset,
-            matrices,
-            ahead,
-            scope_start,
-            scope,
-            inside,
-            is_hard,
-            blocked,
-            total,
-        )
+        total = np.empty((size, size), dtype=penalty.dtype)
+        add_penalties(v, size, factors, ahead, inside, blocked, total)
         start[start_end] = 0
         for a in range(size):
             row_begin = pair_end
