@@ -145,6 +145,18 @@ class Layout:
         return tuple(fields)
 
     @cached_property
+    def checks(self) -> NDArray[np.uint64]:
+        """For each word what its fields lack to powers of two, the fields' lowest bits, and the largest word.
+
+        A value beyond its domain carries into the field above where what lacks is added; the last one is compared.
+        """
+        checks = [[0, 0, 0] for _ in range(self.words)]
+        for (word, shift, bits), size in zip(self.fields, self.sizes, strict=True):
+            lacking, lowest, _ = checks[word]
+            checks[word] = [lacking | ((1 << bits) - size) << shift, lowest | 1 << shift, (size << shift) - 1]
+        return np.array(checks, dtype=np.uint64)
+
+    @cached_property
     def _places(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.scope)}
 

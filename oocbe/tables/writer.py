@@ -45,7 +45,7 @@ from oocbe.tables.chunk_files import (
     columns_of,
     encoded,
 )
-from oocbe.tables.columns import row_of
+from oocbe.tables.columns import check_values, row_of
 from oocbe.tables.disk import write_file
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import LARGEST_CHUNK_ROWS, table_attributes
@@ -450,8 +450,9 @@ class StoredTableWriter(TableWriter):
 
         keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
             return.
-        Raises ModelError: another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous
-        row; UsageError: outside of the block, or after a failed append; DiskError: the disk or its budget is exhausted.
+        Raises ModelError: another shape or dtype, a value beyond its domain, or, unless duplicates are allowed, a row
+        with the previous one's key; UsageError: outside of the block, or after a failed append; DiskError: the disk or
+        its budget is exhausted.
         """
         self._refuse_rows(keys, values)
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
@@ -505,8 +506,12 @@ class StoredTableWriter(TableWriter):
             raise self._disk_error(error) from None
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
-        from oocbe.kernels.cpu.pairs.sort import ASCENDING, REPEATED, ascent  # imports Numba: needed for writing only
+        # Imports Numba: needed for writing only.
+        from oocbe.kernels.cpu.pairs.sort import ASCENDING, REPEATED, ascent, exceeds_domains
 
+        if exceeds_domains(keys, self.layout.checks):
+            check_values(f"{self.path}: of the rows from {self.rows:,} on", self.layout.unpack(keys), self.layout)
+            raise ModelError(f"{self.path}: a key has bits that are no variable's, at or after {row_of(self.rows)}")
         first, order = key_number(keys, 0), ascent(keys)
         if not self._duplicates and (self._last_key == first or order == REPEATED):
             raise ModelError(

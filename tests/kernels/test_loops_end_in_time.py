@@ -66,6 +66,7 @@ COMPONENT = "one pass over the variables and clauses of a component; count_model
 
 LOOPS = {
     "sort.ascent": A_CHUNK,
+    "sort.exceeds_domains": A_CHUNK,
     "local_cuts.grow_neighbourhood": NODES,
     "local_cuts.pack_subproblem": NODES,
     "table_rows.build_supports": "the cells of a table whose bit sets have at most 2^29 bytes; its caller looks before",

@@ -9,8 +9,11 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
+from oocbe.kernels.cpu.pairs.sort import exceeds_domains
 from oocbe.model.semiring import COUNTING, MIN_SUM, SEMIRINGS
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk, writer
@@ -20,6 +23,7 @@ from oocbe.tables.manifest import MANIFEST_NAME
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.packed_writing import write_packed
 
 SCOPES = {
@@ -166,6 +170,40 @@ def test_values_outside_of_a_domain_get_no_key(value):
     """Their bits would be those of other variables."""
     with pytest.raises(ModelError, match=f"variable b: value {value} is outside its domain, 0 to 4"):
         Layout(("a", "b"), (3, 5)).pack(np.array([[0, 4], [1, value]]))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 100, 1 << 31, (1 << 62) - 1]), max_size=40), st.randoms())
+def test_keys_beyond_domains_are_seen(sizes, random):
+    layout = Layout(tuple(f"x{v}" for v in range(len(sizes))), tuple(sizes))
+    full = Layout(layout.scope, tuple(1 << field.bits for field in layout.fields))
+    for _ in range(20):
+        values = [random.choice([0, size // 2, size - 1]) for size in sizes]
+        right = full.key_of(values)[:, np.newaxis]
+        assert not exceeds_domains(np.ascontiguousarray(right), layout.checks)
+        for v, (size, field) in enumerate(zip(sizes, layout.fields, strict=True)):
+            if size < 1 << field.bits:
+                other = random.choice([size, (1 << field.bits) - 1])
+                wrong = full.key_of([*values[:v], other, *values[v + 1 :]])[:, np.newaxis]
+                assert exceeds_domains(np.hstack([right, wrong, right]), layout.checks)
+        for word in range(layout.words):
+            end = max((f.shift + f.bits for f in layout.fields if f.word == word), default=0)
+            if end < 64:
+                wrong = right.copy()
+                wrong[word] |= np.uint64(1 << random.randrange(end, 64))
+                assert exceeds_domains(wrong, layout.checks)
+
+
+def test_a_key_beyond_a_domain_is_refused(path):
+    layout = Layout(("a", "b"), (3, 5))
+    with StoredTable.create(path, layout, np.int32, MIN_SUM) as writer:
+        writer.append(layout.pack(np.array([[0, 0], [2, 1]])), np.arange(2, dtype=np.int32))
+        with pytest.raises(ModelError, match=r"rows from 2 on: row 1 .*: 3 lies outside the domain of a, which"):
+            writer.append(np.array([[9, 11]], dtype=np.uint64), np.arange(2, dtype=np.int32))
+        with pytest.raises(ModelError, match=r"bits that are no variable's, at or after row 2"):
+            writer.append(np.array([[1 << 5]], dtype=np.uint64), np.zeros(1, dtype=np.int32))
+        writer.append(layout.pack(np.array([[1, 4]])), np.zeros(1, dtype=np.int32))
+    assert StoredTable.open(path).rows == 3
 
 
 def test_empty_table(path):

@@ -315,6 +315,17 @@ def ascent(keys: NDArray[np.uint64]) -> int:
 
 
 @jit
+def exceeds_domains(keys: NDArray[np.uint64], checks: NDArray[np.uint64]) -> bool:
+    """Whether a key uint64 (words, rows) has a value beyond its domain; ``checks`` are those of its layout."""
+    wrong = np.uint64(0)
+    for number in range(keys.shape[0]):
+        word, lacking, lowest, most = keys[number], checks[number, 0], checks[number, 1], checks[number, 2]
+        for row in range(len(word)):
+            wrong |= ((word[row] ^ (word[row] + lacking) ^ lacking) & lowest) | np.uint64(word[row] > most)
+    return wrong != 0
+
+
+@jit
 def find_rows(keys: Any, wanted: Any, found: Any) -> Any:
     """Rows of ``wanted`` uint64 (words, n) in sorted ``keys`` (words, rows), into ``found`` int64 (n,); -1: none."""
     words, rows = keys.shape
