@@ -243,6 +243,31 @@ def test_moves_to_states_that_there_are_none_of_are_those_of_toulbar2_s_array(tm
         read(path)
 
 
+def test_automata_over_domains_of_different_sizes_are_those_of_toulbar2(tmp_path):
+    """A value that a variable does not have is of no effect there."""
+    pytest.importorskip("pytoulbar2")
+    paths, expected = [], []
+    for seed in range(24):
+        random = np.random.default_rng(seed)
+        sizes, states = [(2, 4, 3), (4, 2, 2), (3, 2, 4)][seed % 3], int(random.integers(1, 4))
+
+        def priced(rows, random=random):
+            listed = [" ".join(map(str, [*row, random.integers(9)])) for row in rows]
+            return " ".join([str(len(listed)), *listed])
+
+        moves = [move for move in itertools.product(range(states), range(4), range(states)) if random.random() < 0.6]
+        ends = [priced([(q,) for q in range(states) if q == 0 or random.random() < 0.5]) for _ in range(2)]
+        words = ["p 3 4 4 900", " ".join(map(str, sizes)), f"3 0 1 2 -1 wregular {states}", *ends, priced(moves)]
+        words += [f"1 {v} 0 {priced([(value,) for value in range(size)])}" for v, size in enumerate(sizes)]
+        paths.append(tmp_path / f"{seed}.wcsp")
+        paths[-1].write_text("\n".join(words))
+        problem = read(paths[-1])
+        expected.append(min(cost_of(problem, row) for row in itertools.product(*map(range, sizes))))
+    done = subprocess.run([sys.executable, "-c", PEER, *paths], capture_output=True, text=True, check=True)
+    found = [math.inf if line == "None" else float(line) for line in done.stdout.splitlines()]
+    assert found == expected and len(set(expected)) > 8
+
+
 def read_alone(folder, keyword):
     path = folder / "alone.wcsp"
     path.write_text("\n".join([f"p 4 3 1 {TOP}", "3 3 2 3", f"4 0 1 2 3 -1 {keyword}"]))
