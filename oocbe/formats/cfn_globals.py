@@ -320,7 +320,8 @@ def room(bound: Cost, constant: Cost, tables: Sequence[ListedCosts]) -> Cost:
     All in terms of costs to minimise. Negative infinity where a function forbids everything.
     """
     numbers = [bound, -constant, *(-_least(t) for t in tables)]
-    return sum(numbers) if all(isinstance(n, int) for n in numbers) else math.fsum(numbers)
+    margin = 2.0**-50 * math.fsum(abs(n) for n in numbers if abs(n) < math.inf)  # of rounded differences to the least
+    return sum(numbers) if all(isinstance(n, int) for n in numbers) else math.fsum(numbers) + margin
 
 
 def split(

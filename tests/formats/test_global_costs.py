@@ -405,6 +405,16 @@ def test_single_costs_of_types_may_exceed_the_limit_of_the_sum(tmp_path):
     assert [read(path).evaluate(row) for row in itertools.product(range(2), repeat=2)] == [1, -2, -1, None]
 
 
+def test_costs_far_beyond_the_limit_lose_no_tuple(tmp_path):
+    """1e20 less a cost below the limit is 1e20, in floats."""
+    path = tmp_path / "p.cfn"
+    text = '{problem: {name: p mustbe: "<1.5"} variables: {x: 2 y: 2} functions: {f: {scope: [x] costs: [-1e20 0.2]}'
+    path.write_text(f"{text} g: {{scope: [y] costs: [0 1.0]}}}}}}")
+    assert [read(path).evaluate(row) for row in itertools.product(range(2), repeat=2)] == [-1e20, -1e20, 0.2, 1.2]
+    path.write_text(path.read_text().replace("[0 1.0]", "[0 1.3]"))
+    assert read(path).evaluate((1, 1)) is None  # at the limit
+
+
 RELATIONS = {
     ">= 1 2": lambda x, y: y + 1 - x,
     "> 0 1": lambda x, y: y + 1 - x,
