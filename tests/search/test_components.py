@@ -286,6 +286,7 @@ def test_parts_without_a_turn_have_an_assignment_and_a_bound(at_part, monkeypatc
     assert result.status == ("limit" if limit else "interrupted")
     assert result.bound <= whole.evaluate(result.assignment) == result.value
     assert any(NOTE in note for note in result.notes)
+    assert any("time limit" in note for note in result.notes) is bool(limit)  # not that of a turn
 
 
 def no_memory(number, *_):

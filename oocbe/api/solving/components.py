@@ -296,7 +296,7 @@ class Components:
             if self._is_near_enough:
                 notes.append(f"ended within the gap of {self._options.gap}")
             else:
-                notes += dict.fromkeys(note for r in own if r is not None for note in r.notes)
+                notes += dict.fromkeys(note for r in own if r is not None and r.status == status for note in r.notes)
         elif use := usage_note(whole, tuple(self.assignment)):
             notes.append(use)
         handling = max((r.linear_constraints for r in results), key=HANDLINGS.index)
