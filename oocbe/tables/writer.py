@@ -506,8 +506,7 @@ class StoredTableWriter(TableWriter):
             raise self._disk_error(error) from None
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
-        # Imports Numba: needed for writing only.
-        from oocbe.kernels.cpu.pairs.sort import ASCENDING, REPEATED, ascent, exceeds_domains
+        from oocbe.kernels.cpu.pairs.sort import ASCENDING, REPEATED, ascent, exceeds_domains  # imports Numba
 
         if exceeds_domains(keys, self.layout.checks):
             check_values(f"{self.path}: of the rows from {self.rows:,} on", self.layout.unpack(keys), self.layout)

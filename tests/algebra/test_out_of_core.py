@@ -236,6 +236,19 @@ def test_pieces_too_small_for_a_device_take_the_kernels_of_the_cpu_by_default(tm
     assert kernels("cuda", 10**6, 1600) is device
 
 
+@pytest.mark.parametrize(
+    ("backend", "rows", "expected"), [("auto", 900, "cpu"), ("auto", 10**5, "cuda"), ("cuda", 900, "cuda")]
+)
+def test_requested_pieces_too_small_for_a_device_take_the_kernels_of_the_cpu(
+    tmp_path, monkeypatch, backend, rows, expected
+):
+    monkeypatch.setattr(choice, "cuda_works", lambda wanted: True)
+    monkeypatch.setattr(choice, "_cuda", lambda: SimpleNamespace(name="cuda"))
+    settings = Execution(tmp_path / "out", scratch=tmp_path, backend=backend, piece_rows=rows)
+    tables = [SimpleNamespace(rows=10**6) for _ in range(2)]
+    assert context.ExecutionContext.of(settings, *tables).kernels.name == expected
+
+
 def test_what_the_device_has_no_room_for_goes_another_way_and_a_full_disk_ends_the_run(tmp_path, monkeypatch):
     """The result goes to the same disk in the other way of working, too."""
     stored = StoredTable.save(tmp_path / "in", maximise(random_table({"x": 90, "y": 9}, 400, 1), []))

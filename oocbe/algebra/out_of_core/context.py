@@ -73,7 +73,8 @@ class ExecutionContext:
             folder = beside if beside.is_dir() else folder
         if not folder.is_dir():
             raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
-        kernels = backend_for(sum(table.rows for table in tables), settings.backend)
+        rows = sum(table.rows for table in tables)
+        kernels = backend_for(min(rows, len(tables) * (settings.piece_rows or rows)), settings.backend)
         return cls.within(kernels, Budget(memory), folder, settings)
 
     @classmethod

@@ -160,7 +160,7 @@ def operate(segment: RangeSegment) -> PartResult:
         found = [sent.ranges(segment.low, segment.high, budget) for sent in segment.inputs]
         if any(all(low >= high for _, low, high in ranges) for ranges in found):
             return PartResult.since(begin, None, 0, NO_VALUES)
-        kernels = backend_for(segment.rows, how.backend)
+        kernels = backend_for(min(segment.rows, len(found) * (how.piece_rows or segment.rows)), how.backend)
         folder = segment.scratch or default_parent()
         settings = Execution(streams=how.streams, piece_rows=how.piece_rows, backend=how.backend)
         context = ExecutionContext.within(kernels, budget, folder, settings)
