@@ -315,7 +315,7 @@ def ascent(keys: NDArray[np.uint64]) -> int:
 
 
 @jit
-def exceeds_domains(keys: NDArray[np.uint64], checks: NDArray[np.uint64]) -> bool:
+def exceeds_domains(keys: NDArray[np.uint64], checks: NDArray[np.uint64]) -> Any:
     """Whether a key uint64 (words, rows) has a value beyond its domain; ``checks`` are those of its layout."""
     wrong = np.uint64(0)
     for number in range(keys.shape[0]):
