@@ -243,7 +243,7 @@ class Layout:
         """Key, uint64 (words,), of one row's value indices in scope order, which lie in their domains."""
         words = [0] * self.words
         for value, (word, shift, _) in zip(indices, self.fields, strict=True):
-            words[word] |= value << shift
+            words[word] |= int(value) << shift  # of NumPy, some
         return np.array(words, dtype=np.uint64)
 
     def unpack(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:

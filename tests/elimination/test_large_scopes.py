@@ -300,7 +300,8 @@ def test_one_row_is_packed_as_many_are():
     sizes = random.integers(1, 1 << 20, 50)
     layout = Layout(tuple(f"x{v}" for v in range(50)), tuple(sizes.tolist()))
     tuples = random.integers(0, sizes, (80, 50))
-    assert (layout.pack(tuples) == np.array([layout.key_of(row) for row in tuples.tolist()]).T).all()
+    for rows in (tuples, tuples.tolist()):
+        assert (layout.pack(tuples) == np.array([layout.key_of(row) for row in rows]).T).all()
 
 
 def test_assignments_beyond_floats_are_counted_without_a_warning():
