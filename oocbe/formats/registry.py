@@ -303,8 +303,11 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
 def model_of(given: Any) -> Model:
     """A model as it is, or the problem of a network of pyAgrum or pgmpy; UsageError for anything else."""
     from oocbe.formats.networks import problem_of
+    from oocbe.model.compact_problem import CompactProblem
+    from oocbe.model.dcop import Dcop
+    from oocbe.model.linear_system import LinearSystem
 
-    return given if isinstance(given, Model) else problem_of(given)
+    return given if isinstance(given, Problem | LinearSystem | CompactProblem | Dcop) else problem_of(given)
 
 
 def writes_systems(path: str | Path, format: str | None = None) -> bool:

@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.preparation.temperature import ROUNDED, check_rounding
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.compiled import CompiledTree, Program
 from oocbe.junction_trees.evidence import CaseEvidence, Cases
@@ -36,6 +37,7 @@ from oocbe.junction_trees.sweeping import Messages, Shares, collect, distribute,
 from oocbe.junction_trees.weights import log_of
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import LOG_SUM_EXP
 from oocbe.runtime.deadline import looked
 
 _TRUSTED = np.ones(1, dtype=np.bool_)
@@ -177,6 +179,7 @@ class QueryEngine:
         self._problem, self._memory, self._backend = problem, memory, backend
         self._make, self._making = make, making_seconds(cost)
         self._tree = tree
+        self._may_round = problem.semiring == LOG_SUM_EXP and problem.magnitude >= ROUNDED
         self._calibration: Calibration | StoredCalibration | None = None
         self._known: dict[int, CaseEvidence] = {}
         self._certainties: dict[tuple[int, int], CaseEvidence] = {}  # cache of hard evidence
@@ -275,13 +278,19 @@ class QueryEngine:
             self._posteriors |= {v: np.zeros(self._problem.sizes[v]) for v in missing}
         else:
             self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
+        if self._may_round:
+            check_rounding(self._problem, self.log_evidence)
 
     def best(self) -> tuple[dict[int, int], float] | None:
         """The best value of each variable, and the logarithm of their weight; None if the evidence is impossible."""
         if self._is_cheaper(lambda answer: answer.best_seconds(self._memory)):
-            return self._timed(lambda answer: answer.best(self._kernels))
-        calibration = self.calibration()
-        return None if calibration is None else calibration.best()
+            found = self._timed(lambda answer: answer.best(self._kernels))
+        else:
+            calibration = self.calibration()
+            found = None if calibration is None else calibration.best()
+        if self._may_round and found is not None:
+            check_rounding(self._problem, found[1])
+        return found
 
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).

@@ -202,3 +202,27 @@ def test_weights_of_large_integers_are_exact_near_the_best_one(semiring, is_narr
         np.testing.assert_allclose(marginals(problem, settings).marginals[0], wanted)
         np.testing.assert_allclose(oocbe.JunctionTree(problem).marginal("a"), wanted)
         np.testing.assert_allclose(oocbe.anytime("MAR", problem).marginals[0], wanted)
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "min-degree"}])
+@pytest.mark.parametrize("large", [1 << 40, 1 << 60])
+def test_marginals_beside_a_forbidden_best_cell_are_right_or_refused(large, options):
+    """Values were rounded relative to the best cell of their function, which a constraint forbids here."""
+    cells = np.array([[0, large, large + 1], [large + 2, large, large + 3], [large, large + 1, large + 2]])
+    near = Function.from_array((1, 2), np.array([[0, 1, 2], [3, 0, 1], [1, 2, 0]]))
+    forbidden = Constraint((0, 1), np.array([[0, 0]]))
+    problem = Problem(
+        tuple(Variable(f"x{i}", 3) for i in range(3)), (Function.from_array((0, 1), cells), near), (forbidden,)
+    )
+    tree = oocbe.JunctionTree(problem)
+    if large > 1 << 53:
+        for answer in (lambda: oocbe.marginals(problem, **options), tree.mpe, lambda: tree.marginal("x0")):
+            with pytest.raises(ValueRangeError, match="floats do not tell assignments apart"):
+                answer()
+        return
+    values = {row: problem.evaluate(row) for row in itertools.product(range(3), repeat=3)}
+    weights = {row: np.exp(large - value) for row, value in values.items() if value is not None}
+    total = sum(weights.values())
+    shares = [sum(weight for row, weight in weights.items() if row[0] == i) / total for i in range(3)]
+    assert oocbe.marginals(problem, **options).marginals[0] == pytest.approx(shares, rel=1e-9)
+    assert tree.marginal("x0") == pytest.approx(shares, rel=1e-9)

@@ -108,6 +108,7 @@ def answered(
     from oocbe.api.tasks.count import asks_weights, forbid_zero_weights, weighted_count
     from oocbe.api.tasks.result import answered_at_once, lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
+    from oocbe.elimination.preparation.temperature import ROUNDED, at_temperature, check_rounding
     from oocbe.elimination.reformulation import Stack, reduce_arity
     from oocbe.propagation.propagated import presolved
 
@@ -146,6 +147,8 @@ def answered(
                 loaded = stack.problem
                 at_once = answered_at_once(task, loaded, settings, temperature) if loaded.sizes != whole.sizes else None
             result = lifted(at_once or ways[task](), stack)
+            if task == "marginals" and isinstance(result.value, float) and loaded.magnitude >= temperature * ROUNDED:
+                check_rounding(at_temperature(loaded, temperature), result.value)
         except BaseException as error:
             if not interruption.caused(error):
                 raise

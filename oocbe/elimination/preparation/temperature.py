@@ -23,6 +23,9 @@ from oocbe.runtime.deadline import looked
 LARGEST_LOGARITHM = 745
 """No logarithm of a positive float is larger in size."""
 
+ROUNDED = 2.0**53
+"""Sums of logarithms of this size are rounded to whole numbers."""
+
 LARGEST_TOTAL = 2.0**1000
 """Sums of logarithms of weights stay below this in size, so that differences of several are finite."""
 
@@ -59,7 +62,7 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
 def without_offsets(problem: Problem) -> Problem:
     """Large values to add as floats, less the best of each function, which the constant takes: floats round 2^53 + 1.
 
-    Values far from the best one are rounded.
+    Values far from the best one are rounded: :func:`check_rounding`.
     """
     if problem.semiring.combination is not Combination.ADD or not 2**32 <= problem.magnitude < LARGEST_TOTAL:
         return problem
@@ -74,6 +77,19 @@ def without_offsets(problem: Problem) -> Problem:
             functions[number] = Function(f.scope, f.tuples, values, float(f.default - by) if has_default else None)
             constant += by
     return replace(problem, functions=tuple(functions), constant=constant)
+
+
+def check_rounding(energies: Problem, logarithm: float) -> None:
+    """Refuse (ValueRangeError) to compare assignments whose values floats round to a whole unit.
+
+    energies : the problem in logarithms. logarithm : of the sum of their weights, or of the largest one.
+    """
+    if energies.semiring == LOG_SUM_EXP and ROUNDED <= abs(logarithm - energies.constant) < math.inf:
+        raise ValueRangeError(
+            f"{energies.name}: every feasible assignment is more than 2^53 worse than the best values of all functions "
+            "together, so floats do not tell assignments apart; write values that are meant to be infeasible as "
+            "constraints, or as an upper bound, or scale all values down (min-marginals and kbest are exact)"
+        )
 
 
 def weight_factor(semiring: Semiring, temperature: float) -> float:
