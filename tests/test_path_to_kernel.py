@@ -28,7 +28,7 @@ from tests.helpers.pretended_cupy import pretended_cupy
 ROOT = Path(__file__).parents[1]
 CODE_MAP = ROOT / "docs" / "code-map.md"
 
-CEILINGS = {"on the CPU": 7, "out of core": 12, "on the GPU": 9}
+CEILINGS = {"on the CPU": 8, "out of core": 13, "on the GPU": 10}
 """Modules on the longest path; lower them with every layer that goes."""
 
 PLAIN = {"bounds": "none", "tables": "incomplete", "order_seconds": 0.0}

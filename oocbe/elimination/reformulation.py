@@ -125,6 +125,10 @@ class Stack:
         """The stack with another entry; unchanged if the entry rewrites nothing."""
         return self if entry.problem is entry.original else replace(self, entries=(*self.entries, entry))
 
+    def minimised(self) -> Reformulation:
+        """The last problem as one that minimises."""
+        return Negation.of(self.problem)
+
     def admits(self, kind: type[Reformulation]) -> bool:
         """Whether entries of a class may be added."""
         return kind.keeps_counts or not self.keeps_counts

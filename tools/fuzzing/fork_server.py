@@ -30,7 +30,7 @@ from .control_groups import Ended, group_of, peak_of
 
 LOADED = (
     *(f"oocbe.cli.{name}" for name in ("bound", "convert", "inspect", "propagate", "solve", "trees", "verify")),
-    "oocbe.api.solving.solve",
+    "oocbe.api.solving.strategies",
     "oocbe.elimination.plan",
     "oocbe.api.facade",
     "oocbe.junction_trees.tree",

@@ -10,10 +10,11 @@ from oocbe.api.solving.history import History
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_result
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.reformulation import Reformulation, RoundedBound, Stack, reduce_arity
-from oocbe.elimination.solution_check import check_linear, checked
+from oocbe.elimination.solution_check import check_linear, check_solution, checked
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import unlimited
 from oocbe.runtime.interruption import listening
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def solve(
                 from oocbe.api.solving.strategies import solved_or_by_logarithms
 
                 used, result = solved_or_by_logarithms(stack, options, history, begin, interruption)
+            with unlimited():
+                check_solution(used.problem, result.value, result.assignment, result.bounds or "elimination")
         except BaseException as error:
             if not interruption.caused(error):
                 raise

@@ -24,14 +24,12 @@ from oocbe.elimination.engine.consumption import carried_in_rows, is_tabulated, 
 from oocbe.elimination.orders.order import CRITERIA, OrderChoice, OrderFlags, heuristic, is_order_file, read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.outcome import ForwardPass, result_of_elimination
-from oocbe.elimination.preparation.ranges import check_signs, split, value_dtype
-from oocbe.elimination.solution_check import check_solution
+from oocbe.elimination.preparation.ranges import split, value_dtype
 from oocbe.errors import (
     FloatRangeError,
     RequestedEndError,
     ResourceError,
     TimeLimitError,
-    UnsupportedError,
     ValueRangeError,
 )
 from oocbe.kernels.cpu.buckets.narrow_buckets import (
@@ -55,7 +53,7 @@ from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked, unlimited
+from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked
 from oocbe.runtime.process_memory import peak_memory
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
@@ -396,8 +394,7 @@ def narrow_problem(
     if temperature is None:
         try:
             is_integral = value_dtype(problem, semiring).kind == "i"
-            check_signs(problem, semiring)
-        except (UnsupportedError, ValueRangeError):
+        except ValueRangeError:
             return None
         if semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY):
             return None
@@ -409,8 +406,13 @@ def narrow_problem(
     check_deadline()
     if tables is None:
         return None
-    if small and temperature is None and not tables.fit_floats(semiring, constants_of(problem)[0]):
-        return None
+    if temperature is None:
+        constants, _ = constants_of(problem)
+        compares = semiring.selects and semiring.combination is Combination.MULTIPLY
+        if compares and min(tables.values.min(initial=0), *constants) < 0:
+            return None
+        if small and not tables.fit_floats(semiring, constants):
+            return None
     if temperature is not None and not counts:
         problem, tables = tables.at_temperature(problem, temperature)
     narrow = NarrowProblem(problem, problem.semiring, tables, *found, taken)
@@ -572,8 +574,6 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Resu
         for number, rows in enumerate(narrow.message_cells.tolist(), start=1):
             bucket_done(number, rows, rows * dtype.itemsize)
     result = result_of_elimination(problem, options, outcome, order, dtype.name, assignment, "cpu")
-    with unlimited():
-        check_solution(problem, result.value, result.assignment, "elimination")
     seconds = {"order": narrow.order_seconds, "forward": ended - begin - narrow.order_seconds, "backward": 0.0}
     seconds["total"] = time.perf_counter() - begin
     notes = (*result.notes, *filter(None, [memory_warning(options)]))

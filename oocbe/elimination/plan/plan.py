@@ -28,8 +28,8 @@ from oocbe.elimination.orders.order import (
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph, extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.bucket_forecast import BucketForecast, MessageForecast, Passages
 from oocbe.elimination.preparation.packing import is_supply
-from oocbe.elimination.preparation.prepare import without_zeros
-from oocbe.elimination.preparation.ranges import check_signs, value_dtype
+from oocbe.elimination.preparation.prepare import check_signs, without_zeros
+from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.errors import DiskError
 from oocbe.execution.schedule import Simulated, Stage, forecast, piece_rows, predicted_stage
 from oocbe.model.problem import Problem

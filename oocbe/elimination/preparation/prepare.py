@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.engine.consumption import LOOKUP_BITS, Consumption, carried_in_rows, consumption_of, is_tabulated
 from oocbe.elimination.engine.factors import FactorPool, PoolBuilder
-from oocbe.elimination.preparation.ranges import check_signs, split, value_dtype
+from oocbe.elimination.preparation.ranges import split, value_dtype
 from oocbe.elimination.preparation.scaling import out_of_range
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
@@ -230,6 +230,20 @@ def _add_constant(prepared: Prepared, value: float | None) -> None:
             value, exponent = split(float(value))
             prepared.exponent += before + exponent
         prepared.constant *= value
+
+
+def check_signs(problem: Problem, semiring: Semiring) -> None:
+    """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
+    if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
+        return
+    for number, f in enumerate(looked(problem.functions)):
+        if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
+            raise UnsupportedError(
+                f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "
+                "values that are not negative, such as probabilities"
+            )
+    if problem.constant < 0:
+        raise UnsupportedError(f"{problem.name}: the {semiring} semiring needs a constant that is not negative")
 
 
 def _scaled(prepared: Prepared, values: NDArray[Any]) -> NDArray[Any]:

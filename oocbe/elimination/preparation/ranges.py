@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.errors import UnsupportedError, ValueRangeError
+from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem, relative_rounding
 from oocbe.model.results.numerals import digits
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.runtime.deadline import looked
 
 INT64_LIMIT = 2**63 - 1
 """Largest number that int64 holds."""
@@ -134,20 +133,6 @@ def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], si
             f"{where}: products can reach {digits(bound)}, beyond 64-bit integers; give the values as "
             "floating-point numbers (to count, 1.0 each in the sum-product semiring)"
         )
-
-
-def check_signs(problem: Problem, semiring: Semiring) -> None:
-    """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
-    if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
-        return
-    for number, f in enumerate(looked(problem.functions)):
-        if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
-            raise UnsupportedError(
-                f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "
-                "values that are not negative, such as probabilities"
-            )
-    if problem.constant < 0:
-        raise UnsupportedError(f"{problem.name}: the {semiring} semiring needs a constant that is not negative")
 
 
 def split(value: float) -> tuple[float, int]:
