@@ -102,7 +102,9 @@ class _Window:
         strange[starts[signed]] = False
         first = starts + signed
         lengths = ends - begin - first
-        good = ~np.logical_or.reduceat(strange, starts) & (lengths > 0)
+        good = lengths > 0
+        if strange.any():
+            good &= ~np.logical_or.reduceat(strange, starts)
         values = np.zeros(len(starts), dtype=np.int64)
         active = np.flatnonzero(good & (lengths <= SHORT_DIGITS))
         for place in range(SHORT_DIGITS):

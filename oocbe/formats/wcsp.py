@@ -52,8 +52,8 @@ KEYWORD_DEFAULT = -1
 SHARED_WHOLE = 3
 """Variables up to which a function has the default of the shared function that it refers to."""
 
-_GLUED = re.compile(rb"(?<=[0-9])(?=[+-][0-9]|[<>=]|[a-z]{2})")
-"""The end of a number in a C++ stream."""
+_GLUED = re.compile(rb"[-+<>=a-z](?<=[0-9].)(?:(?<=[+-])(?=[0-9])|(?<=[<>=])|(?<=[a-z])(?=[a-z]))")
+"""What ends a number in a C++ stream. It begins with a set of bytes, which :mod:`re` finds ten times as fast."""
 
 Tuples = NDArray[np.int64]
 
@@ -136,7 +136,7 @@ def _separated(text: Text) -> Text:
     end = text.data.index(name) + len(name)
     if _GLUED.search(text.data, end) is None:
         return text
-    return Text(text.path, text.data[:end] + _GLUED.sub(b" ", text.data[end:]))
+    return Text(text.path, text.data[:end] + _GLUED.sub(rb" \g<0>", text.data[end:]))
 
 
 def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead) -> int:
