@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.kernels.cpu.projection import BLOCK, REMOVED
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, check_deadline, looked
 from oocbe.search.kernels.cpu.depth_first import (
@@ -273,7 +273,7 @@ def blank_node(root: Root, weight: NDArray[np.int64]) -> SearchNode:
         margin=margins(root),
         least=np.zeros(sizes.max(initial=1), dtype=np.int32),
         share=np.zeros(sizes.max(initial=1), dtype=np.int32),
-        digits=np.zeros((3, np.diff(network.function_start).max(initial=1)), dtype=np.int64),
+        digits=np.zeros((5, max(BLOCK, np.diff(network.function_start).max(initial=1) + 1)), dtype=np.int64),
         ahead=np.zeros(np.diff(network.use_start).max(initial=1), dtype=np.bool_),
         saved_values=np.zeros(variables, dtype=np.int64),
         saved_message=np.zeros(uses, dtype=np.int64),

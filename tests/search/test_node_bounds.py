@@ -10,7 +10,7 @@ import pytest
 
 from oocbe.bounds.row_reduction import reduced
 from oocbe.bounds.row_tables import ScopeTables
-from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.kernels.cpu.projection import BLOCK, REMOVED, AscentNetwork, project_table
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.search.depth_tree import Root, laid_out
@@ -223,6 +223,28 @@ def check_sources(problem: Problem, seed: int) -> None:
     for source in bound_sources(problem, 0.02, seed):
         eliminated, separator = random_message(problem, seed)
         check_message(problem, source, eliminated, separator)
+
+
+@pytest.mark.parametrize("sizes", [(2,) * 9, (3, 1, 4, 5, 2), (2, BLOCK + 1, 2, 2), (2, 2, 2, BLOCK + 1), (5, 5, 5, 5)])
+def test_a_projection_is_the_least_cost_of_each_value_that_is_left(sizes):
+    start, count = np.concatenate([[0], np.cumsum(sizes)]), len(sizes)
+    nothing, uses = np.zeros(0, dtype=np.int64), np.arange(count)
+    for seed, share in enumerate((0.0, 0.3, 0.7)):
+        random = np.random.default_rng(seed)
+        table = random.integers(0, 1 << 20, sizes, dtype=np.int32)
+        state = random.integers(0, 1 << 20, 2 * start[-1], dtype=np.int32)
+        state[: start[-1]][random.random(start[-1]) < share] = REMOVED
+        beside = (start, nothing, uses, np.array([0, count]), np.zeros(count, dtype=np.int64), uses)
+        network = AscentNetwork(*beside, start[-1] + start[:-1], np.zeros(count, dtype=np.int64), table.ravel())
+        own = [state[start[-1] + start[v] : start[-1] + start[v + 1]].astype(np.int64) for v in range(count)]
+        left = np.ix_(*(state[start[v] : start[v + 1]] != REMOVED for v in range(count)))
+        for axis in range(count):
+            least, work = np.zeros(sizes[axis], dtype=np.int32), np.zeros((5, BLOCK + 1), dtype=np.int64)
+            project_table.py_func(network, 0, axis, state, least, work)
+            costs = np.full(sizes, int(REMOVED))
+            taken = sum(np.ix_(*(shares * (v != axis) for v, shares in enumerate(own))))
+            costs[left] = (table - taken)[left]
+            assert least.tolist() == costs.min(axis=tuple(set(range(count)) - {axis})).tolist()
 
 
 def test_the_bound_of_a_complete_row_is_what_it_costs():

@@ -18,6 +18,10 @@ REMOVED = np.int32(1 << 29)
 MOST_MOVED = np.int32(1 << 28)
 """Maximum cost moved into or out of a function for one value: sums stay within 32 bits."""
 
+BLOCK, SPARSE, GONE = 64, 4, np.int64(-1 << 40)
+"""Maximum number of cells of a block of a table; maximum number of its cells for each of those that remain; share of
+removed values in a block: no cost of theirs is below :data:`REMOVED`."""
+
 
 class AscentNetwork(NamedTuple):
     """Functions laid out for the ascent. A *use* is a variable's position in a function; uses are ordered by function.
@@ -127,51 +131,64 @@ def project_triple(
 
 @without_allocation
 def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
-    """A function's least cost for each value of one variable, before its share; ``work``: int64 (3, places)."""
+    """A function's least cost for each value of one variable, before its share.
+
+    The cells of the last variables, a *block*, are visited by one vectorised loop for each assignment of the others.
+    work : int64 (5, :data:`BLOCK` or more than places).
+    """
     begin = network.function_start[f]
     arity = network.function_start[f + 1] - begin
     own = network.variable[begin + axis]
     own_start = network.value_start[own]
     size, table = network.value_start[own + 1] - own_start, network.table_start[begin]
-    if arity == 3:
-        b, c = begin + (axis == 0), begin + 2 - (axis == 2)
-        start_b, start_c = network.value_start[network.variable[b]], network.value_start[network.variable[c]]
-        size_b = network.value_start[network.variable[b] + 1] - start_b
-        size_c = network.value_start[network.variable[c] + 1] - start_c
-        step = 1 if axis == 2 else size_c if axis == 1 else size_b * size_c
-        step_b, step_c = (size_c if axis == 0 else size * size_c), (size if axis == 2 else 1)
-        message_b, message_c = network.message_start[b], network.message_start[c]
-        beside = (start_b, message_b, size_b, step_b, start_c, message_c, size_c, step_c, least)
-        project_triple(network.tables, table, state, own_start, size, step, *beside)
-        return
-    for a in range(size):
-        least[a] = REMOVED
-    digit, cost, cell = work[0], work[1], work[2]
-    place = 0
-    digit[0] = 0
-    cost[0] = 0
-    cell[0] = 0
+    least[:size] = REMOVED
+    digit, cost, cell, taken, low = work[0], work[1], work[2], work[3], work[4]
+    outer, block, alive, step = arity, 1, 1, 0
+    taken[0] = 0
+    while outer > 0:
+        v = network.variable[begin + outer - 1]
+        start, count, left = network.value_start[v], network.value_start[v + 1] - network.value_start[v], 0
+        for d in range(count):
+            left += state[start + d] != REMOVED
+        if block * count > BLOCK or block * count > SPARSE * alive * left:
+            break
+        outer -= 1
+        message = network.message_start[begin + outer]
+        step = block if outer == axis else step
+        for d in range(count - 1, -1, -1):
+            share = GONE if state[start + d] == REMOVED else 0 if outer == axis else state[message + d]
+            for j in range(block):
+                taken[d * block + j] = taken[j] + share
+        block, alive = block * count, alive * left
+    is_within = axis >= outer
+    low[:block] = REMOVED
+    place, digit[0], cost[0], cell[0] = 0, 0, 0, 0
     while place >= 0:
-        use = begin + place
-        v = network.variable[use]
-        d = digit[place]
-        if d == network.value_start[v + 1] - network.value_start[v]:
+        if place == outer:
+            first, here, many = np.uint64(table + cell[place] * block), cost[place], np.uint64(block)
+            if is_within:
+                for j in range(many):
+                    low[j] = min(low[j], here + network.tables[first + j] - taken[j])
+            else:
+                best = np.int64(least[digit[axis] - 1])
+                for j in range(many):
+                    best = min(best, here + network.tables[first + j] - taken[j])
+                least[digit[axis] - 1] = best
+            place -= 1
+            continue
+        v, d = network.variable[begin + place], digit[place]
+        count = network.value_start[v + 1] - network.value_start[v]
+        if d == count:
             place -= 1
             continue
         digit[place] = d + 1
-        here = cost[place]
         if state[network.value_start[v] + d] == REMOVED:
             continue
-        if place != axis:
-            here -= state[network.message_start[use] + d]
-        if place == arity - 1:
-            here += network.tables[table + cell[place] + d]
-            a = digit[axis] - 1
-            if here < least[a]:
-                least[a] = here
-        else:
-            after = network.variable[use + 1]
-            place += 1
-            digit[place] = 0
-            cost[place] = here
-            cell[place] = (cell[place - 1] + d) * (network.value_start[after + 1] - network.value_start[after])
+        here = cost[place] - (0 if place == axis else state[network.message_start[begin + place] + d])
+        place += 1
+        digit[place], cost[place], cell[place] = 0, here, cell[place - 1] * count + d
+    if is_within:
+        for first in range(0, block, size * step):
+            for a in range(size):
+                for j in range(first + a * step, first + a * step + step):
+                    least[a] = min(least[a], low[j])

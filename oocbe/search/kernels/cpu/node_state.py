@@ -85,7 +85,7 @@ class SearchNode(NamedTuple):
         ``need`` or more.
     margin : int64 (variables,), minimum gain of a substitution of one value for another, for rounding errors; -1: no
         substitutions.
-    least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
+    least, share : int32 (most values,), digits : int64 (5, places), for tables, ahead : bool (most uses of a
         variable,): overwritten.
     saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
         constraints,), the number of the node at which a part was last saved.
