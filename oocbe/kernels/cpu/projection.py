@@ -161,14 +161,14 @@ def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work:
                 taken[d * block + j] = taken[j] + share
         block, alive = block * count, alive * left
     is_within = axis >= outer
-    low[:block] = REMOVED
+    low[:block] = -GONE
     place, digit[0], cost[0], cell[0] = 0, 0, 0, 0
     while place >= 0:
         if place == outer:
             first, here, many = np.uint64(table + cell[place] * block), cost[place], np.uint64(block)
             if is_within:
                 for j in range(many):
-                    low[j] = min(low[j], here + network.tables[first + j] - taken[j])
+                    low[j] = min(low[j], here + network.tables[first + j])
             else:
                 best = np.int64(least[digit[axis] - 1])
                 for j in range(many):
@@ -191,4 +191,4 @@ def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work:
         for first in range(0, block, size * step):
             for a in range(size):
                 for j in range(first + a * step, first + a * step + step):
-                    least[a] = min(least[a], low[j])
+                    least[a] = min(least[a], low[j] - taken[j])
