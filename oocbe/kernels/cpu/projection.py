@@ -188,7 +188,7 @@ def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work:
         place += 1
         digit[place], cost[place], cell[place] = 0, here, cell[place - 1] * count + d
     if is_within:
-        for first in range(0, block, size * step):
+        for begin in range(0, block, size * step):
             for a in range(size):
-                for j in range(first + a * step, first + a * step + step):
+                for j in range(begin + a * step, begin + a * step + step):
                     least[a] = min(least[a], low[j] - taken[j])
