@@ -287,17 +287,15 @@ def read_finite(path: str | Path, format: str | None = None, evidence: Evidence 
 
 def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem of a model that was read from a path; infinite domains are reduced by propagation."""
-    from oocbe.model.dcop import Dcop
     from oocbe.model.problem import Problem
 
-    if isinstance(model, Dcop):
-        model = model.problem
     if not isinstance(model, Problem):
         from oocbe.formats import error_context
+        from oocbe.model.dcop import Dcop
         from oocbe.propagation.propagate import finite  # which loads Numba
 
         with error_context(path):
-            model = finite(model)
+            model = model.problem if isinstance(model, Dcop) else finite(model)
     if evidence is None:
         return model
     from oocbe.formats.uai import evidence_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving import solve
+from oocbe.api.solving import history
 from oocbe.elimination.observer import Observer
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -35,7 +35,7 @@ def test_a_finished_run_that_is_shown_again_has_its_width(tmp_path, monkeypatch)
     problem = network(24, 0.5)
     options = {"workdir": tmp_path, "bounds": "auto", "order_seconds": 0.05}
     first = oocbe.solve(problem, **options)
-    monkeypatch.setattr(solve, "PLAN_SECONDS", 0.0)
+    monkeypatch.setattr(history, "PLAN_SECONDS", 0.0)
     again = oocbe.solve(problem, **options, resume=True)
     assert again.width == first.width > 0
     assert "had ended already" in again.notes[-1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import oocbe
-from oocbe.api.solving import solve as solving
+from oocbe.api.solving import strategies as solving
 from oocbe.bounds.mini_buckets import mini_buckets_bound
 from oocbe.cli.main import app
 from oocbe.elimination.solution_check import check_solution, value_of_assignment

@@ -12,12 +12,12 @@ import oocbe
 from oocbe.elimination.narrow import narrow_problem as narrow_module
 from oocbe.elimination.narrow.narrow_problem import COUNTS, narrow_problem
 from oocbe.elimination.orders.separators import ScopeGraph
-from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
+from oocbe.errors import FloatRangeError, TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
-from oocbe.model.settings.tuning import Tuning
+from oocbe.model.settings.tuning import Tuning, tuned
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
@@ -130,7 +130,7 @@ def test_values_that_propagation_removes_are_not_refused(semiring, wrong, all_na
 
 
 @pytest.mark.parametrize("name", ["min-sum", "max-sum", "max-product", "sum-product"])
-def test_values_near_the_limits_of_floats_are_left_to_the_engine(name):
+def test_values_near_the_limits_of_floats_are_left_to_the_engine_or_to_logarithms(name):
     """One loop would report infinity, or 0: sums beyond 1e308, and products of 400 small factors and their inverses."""
     adds = name.endswith("sum")
     values = np.full((2, 2), 1.5e308) if adds else np.array([[1e-9, 1e-9], [1e-12, 1e-10]])
@@ -139,12 +139,31 @@ def test_values_near_the_limits_of_floats_are_left_to_the_engine(name):
     largest = Function((), np.zeros((1, 0)), [1e308])
     for parts in (pairs, [largest] * 2 if adds else [largest, *pairs]):
         problem = Problem(tuple(Variable(v, 2) for v in "abc"), tuple(parts), semiring=SEMIRINGS[name])
-        assert narrow_problem(problem, SolveOptions()) is None
+        narrow = narrow_problem(problem, SolveOptions())
+        if adds:
+            assert narrow is None
+        else:
+            with pytest.raises(FloatRangeError):
+                narrow.solve()
         result = oocbe.solve(problem)
         assert result.value == (math.inf if adds else 0)
         assert adds or any("natural logarithm is" in note for note in result.notes)
     near = Problem(problem.variables, (Function.from_array((0, 1), values / 2**30),), semiring=SEMIRINGS[name])
     assert narrow_problem(near, SolveOptions()) is not None
+
+
+@pytest.mark.parametrize("many_parts", [100, 1 << 12])
+@pytest.mark.parametrize("name", ["max-product", "sum-product"])
+def test_a_product_that_underflows_beside_a_better_one_is_found_where_that_is_ruled_out(name, many_parts):
+    """All variables are equal, 0 or 1: 0.9 to the 699 beside 0.01 to the 699; and the first and last one are not 0."""
+    parts = [Function.from_array((v, v + 1), np.array([[0.9, 0.0], [0.0, 0.01]])) for v in range(699)]
+    parts.append(Function.from_array((0, 699), np.array([[0.0, 1.0], [1.0, 1.0]])))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(700)), tuple(parts), semiring=SEMIRINGS[name])
+    with tuned(many_parts=many_parts):
+        result = oocbe.solve(problem)
+    assert result.value == 0 and result.status == ("optimal" if name == "max-product" else "exact")
+    assert result.assignment == (None if name == "sum-product" else (1,) * 700)
+    assert f"natural logarithm is {699 * math.log(0.01):.10g}"[:30] in " ".join(result.notes)
 
 
 @pytest.mark.parametrize("large", [1e17, 1 << 60, 1e90])

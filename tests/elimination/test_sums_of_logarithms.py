@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving import solve
+from oocbe.api.solving import strategies
 from oocbe.api.solving.strategies import UNBOUNDED, prefers_logarithms
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
@@ -22,7 +22,7 @@ from tests.helpers.small_networks import random_product
 @pytest.fixture
 def always(monkeypatch):
     """Whatever an order promises."""
-    monkeypatch.setattr(solve, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(strategies, "FEW_ROWS", -1.0)
 
 
 def product(seed: int):

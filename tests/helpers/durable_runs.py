@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from oocbe.api.solving import solve as solving
+from oocbe.api.solving import strategies
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -80,7 +81,7 @@ def solve_in(
 ) -> dict:
     """Solve with small constants; value, assignment, rows, notes and a digest of every message's rows."""
     digests: list[str] = []
-    backward = solving.backward_pass
+    backward = strategies.backward_pass
 
     def digesting(prepared, buckets, recomputation=None, deadline=None):
         for bucket in buckets:
@@ -90,13 +91,13 @@ def solve_in(
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
         return backward(prepared, buckets, recomputation, deadline)
 
-    solving.backward_pass = digesting
+    strategies.backward_pass = digesting
     try:
         # Rows of complete tables are listed a few at a time.
         with tuned(chunk_share=0.0, small_bytes=embedded_bytes, many_rows=FIRST_CAP):
             result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
-        solving.backward_pass = backward
+        strategies.backward_pass = backward
     return {
         "value": result.value,
         "assignment": list(result.assignment),

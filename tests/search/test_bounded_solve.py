@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.api.solving import solve as solving
+from oocbe.api.solving import strategies as solving
 from oocbe.bounds import incumbent
 from oocbe.bounds.incumbent import Incumbent
 from oocbe.elimination.race import Race

@@ -39,7 +39,7 @@ def nothing_is_easy(monkeypatch):
     monkeypatch.setattr(module, "FEW_BITS", 0)
     monkeypatch.setattr(module, "is_easy", is_easy)
     monkeypatch.setattr(solving, "is_easy", is_easy)
-    monkeypatch.setattr(solving, "narrow_result", lambda *_: None)
+    monkeypatch.setattr("oocbe.api.solving.solve.narrow_result", lambda *_: None)
     monkeypatch.setattr(solving, "presolve", lambda *_: None)
 
 

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.api.solving import solve as solving
+from oocbe.api.solving import strategies as solving
 from oocbe.bounds.mini_buckets import mini_buckets_bound
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
+from oocbe.runtime.deadline import Deadline
 from oocbe.search import bounded, subsolver
 from oocbe.search.bounded import MiniBucketRounds
 from oocbe.search.elimination_attempts import EliminationAttempts
@@ -39,7 +40,7 @@ def test_passes_close_a_problem_of_small_width(pieces):
     """The pieces of a solve are none of theirs: mini-buckets are joined in memory as a whole."""
     problem = grid_network(6, 3, tightness=0.0, seed=1)
     heard, known, made = rounds(problem, **pieces)
-    made.work(math.inf, solving.Deadline())
+    made.work(math.inf, Deadline())
     optimum = oocbe.solve(problem).value
     assert known.lower <= optimum <= known.value
     assert problem.evaluate(known.assignment) == known.value
@@ -96,7 +97,7 @@ def test_a_pass_that_takes_too_long_is_tried_again_where_there_is_time_for_much_
     heard, _, made = rounds(grid_network(4, 3, seed=1))
     assert made.cost == bounded.FIRST_COST
     for _ in range(2):
-        made.work(0.0, solving.Deadline())
+        made.work(0.0, Deadline())
         assert made.cost == bounded.GROWTH * 50.0
     assert [z for z, _ in tried] == [bounded.LEAST_Z] * 2
     first, second = (limit for _, limit in tried)
@@ -110,12 +111,12 @@ def test_a_pass_without_room_is_the_last_one(monkeypatch):
 
     monkeypatch.setattr(mini_buckets_bound.Bounding, "with_z", with_z)
     heard, _, made = rounds(grid_network(4, 3, seed=1))
-    made.work(0.0, solving.Deadline())
+    made.work(0.0, Deadline())
     assert made.is_over and heard == []
 
 
 def test_the_deadline_of_the_search_ends_it():
-    deadline = solving.Deadline(0.0)
+    deadline = Deadline(0.0)
     _, _, made = rounds(grid_network(4, 3, seed=1))
     with deadline, pytest.raises(TimeLimitError):
         made.work(math.inf, deadline)

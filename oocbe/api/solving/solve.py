@@ -11,8 +11,10 @@ from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_result
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.reformulation import Reformulation, RoundedBound, Stack, reduce_arity
 from oocbe.elimination.solution_check import check_linear, check_solution, checked
+from oocbe.errors import FloatRangeError
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
+from oocbe.model.semiring import Combination
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import unlimited
 from oocbe.runtime.interruption import listening
@@ -52,6 +54,18 @@ def solve(
     stack = stack.then(Reformulation(stack.problem, whole, name="arity"))
     used, history = stack, History(observer, begin, given)
 
+    def in_one_loop(stack: Stack) -> tuple[Stack, Result | None]:
+        """The result of a problem, or of its logarithms, and its stack."""
+        try:
+            return stack, narrow_result(stack.problem, options, begun)
+        except FloatRangeError:
+            if stack.problem.semiring.combination is not Combination.MULTIPLY:
+                raise
+            from oocbe.elimination.preparation.logarithms import OUT_OF_RANGE, Logarithms
+
+            logarithms = Logarithms.of(stack.problem, OUT_OF_RANGE)
+            return stack.then(logarithms), narrow_result(logarithms.problem, logarithms.options(options), begun)
+
     def begun(narrow: NarrowProblem) -> Callable[[int, int, int], None]:
         def plan() -> Plan:
             from oocbe.elimination.narrow.narrow_plan import narrow_plan
@@ -62,7 +76,7 @@ def solve(
 
     with listening() as interruption:
         try:
-            result = narrow_result(whole, options, begun)
+            used, result = in_one_loop(stack)
             if result is None:
                 # The rest of the program takes longer to load than a small problem to solve.
                 from oocbe.propagation.propagated import presolved
@@ -70,7 +84,7 @@ def solve(
                 used = stack = presolved(stack, options)
                 check_linear(stack.problem, semiring)
                 if stack.problem.sizes != whole.sizes:
-                    result = narrow_result(stack.problem, options, begun)
+                    used, result = in_one_loop(stack)
             if result is None:
                 from oocbe.api.solving.strategies import solved_or_by_logarithms
 

@@ -33,7 +33,7 @@ from oocbe.elimination.orders.order import OrderChoice, longest_search
 from oocbe.elimination.orders.primal_graph import PrimalGraph, predictions_are_exact
 from oocbe.elimination.outcome import blank_result, result_of_elimination
 from oocbe.elimination.plan.plan import check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
-from oocbe.elimination.preparation.logarithms import Logarithms
+from oocbe.elimination.preparation.logarithms import OUT_OF_RANGE, Logarithms
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions, value_dtype
 from oocbe.elimination.race import Race, RaceWinner
 from oocbe.elimination.reformulation import Number, Reformulation, Stack
@@ -126,7 +126,6 @@ def _least_from(bound: float, step: float) -> int:
 
 
 UNBOUNDED = "bounds exist for sums only: solved by sums of logarithms"
-OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sums of their logarithms"
 """Reason for the use of logarithms, for a result's notes."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
@@ -78,15 +78,6 @@ class FlatTables(NamedTuple):
             return 0.0
         with np.errstate(over="ignore"):
             return float(np.maximum.reduceat(np.abs(self.values, dtype=np.float64), self.starts[:-1]).sum())
-
-    def fit_floats(self, semiring: Semiring, constants: Sequence[int | float]) -> bool:
-        """Whether float64 represents the value of every partial assignment, also relative to that of any other one."""
-        if semiring.combination is Combination.ADD:
-            return self.magnitude + sum(map(abs, constants)) <= 2.0**MOST_EXPONENT
-        sizes = np.abs(np.concatenate([self.values, constants]), dtype=np.float64)
-        exponents = np.abs(np.log2(sizes, out=np.zeros_like(sizes), where=sizes > 0))
-        starts = np.concatenate([self.starts[:-1], np.arange(len(self.values), len(sizes))])
-        return float(np.maximum.reduceat(exponents, starts).sum()) <= MOST_EXPONENT
 
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
         """The tables as logarithms of weights, and the parts without variables; errors as for a problem."""
@@ -181,8 +172,8 @@ def constants_of(problem: Problem) -> tuple[list[int | float], bool]:
 ULP = 2.0**-52
 """Rounding error of an addition of floats relative to the largest partial sum, with a safety margin."""
 
-MOST_EXPONENT = 1000
-"""Power of two up to which float64 represents a number and its inverse, with room for rounding."""
+LARGEST_SUM = 2.0**1000
+"""Sums of floats of this size have room for rounding in float64."""
 
 INTERPRETED_CELLS = 4_000
 """Cells of all tables up to which loops are interpreted where they are not compiled yet: 2,900 took 0.02 s."""
@@ -228,6 +219,11 @@ class NarrowProblem:
     def choice(self) -> OrderChoice:
         """The order, without predictions for single buckets."""
         return OrderChoice(tuple(self.order.tolist()), self.heuristic, 1, (), ())
+
+    @property
+    def has_logarithms(self) -> bool:
+        """Whether no value is negative."""
+        return bool(min(self.tables.values.min(initial=0), *constants_of(self.problem)[0]) >= 0)
 
     @cached_property
     def rounding(self) -> int | float:
@@ -303,8 +299,10 @@ class NarrowProblem:
             rule = GREATEST if semiring.marginalisation is Marginalisation.MAX else LEAST
         else:
             rule = ADDED if multiplies else ADDED_LOGARITHMS
-        exponent = eliminate(layout, values, permitted, choices, rule, multiplies, current_flag())
+        exponent, is_within = eliminate(layout, values, permitted, choices, rule, multiplies, current_flag())
         check_deadline()
+        if not is_within:
+            raise FloatRangeError(f"{self.problem.name}: products of values leave the range of float64")
         outcome = self._outcome(values, permitted, int(exponent))
         if outcome.value is None or not semiring.selects:
             return outcome, None
@@ -407,11 +405,10 @@ def narrow_problem(
     if tables is None:
         return None
     if temperature is None:
-        constants, _ = constants_of(problem)
-        compares = semiring.selects and semiring.combination is Combination.MULTIPLY
-        if compares and min(tables.values.min(initial=0), *constants) < 0:
+        constants, adds = constants_of(problem)[0], semiring.combination is Combination.ADD
+        if small and adds and tables.magnitude + sum(map(abs, constants)) > LARGEST_SUM:
             return None
-        if small and not tables.fit_floats(semiring, constants):
+        if semiring.selects and not adds and min(tables.values.min(initial=0), *constants) < 0:
             return None
     if temperature is not None and not counts:
         problem, tables = tables.at_temperature(problem, temperature)
@@ -551,8 +548,8 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Resu
     """The result; None if the problem is unsuitable for one loop, or if time ran out and bounds are available.
 
     begun : records an elimination, unless the problem is large: a record takes longer than a bucket.
-    Raises TimeLimitError: the deadline of the current block passed; FloatRangeError: float64 cannot represent a value;
-    FormatError: the file named by ``options.order`` is no order of this problem.
+    Raises TimeLimitError: the deadline of the current block passed; FloatRangeError: float64 cannot represent a value,
+    or a product, whose logarithm it can; FormatError: the file named by ``options.order`` is no order of this problem.
     """
     begin = time.perf_counter()
     try:
@@ -561,6 +558,12 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun) -> Resu
             if narrow is None:
                 return None
             outcome, assignment = narrow.solve()
+    except FloatRangeError:
+        assert narrow is not None
+        is_free = options.order == options.tables == options.bounds == "auto"
+        if problem.semiring.combination is Combination.ADD or (is_free and narrow.has_logarithms):
+            raise
+        return None
     except RequestedEndError:
         raise
     except TimeLimitError:

@@ -26,6 +26,9 @@ from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import looked
 
+OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sums of their logarithms"
+"""Reason for the use of logarithms, for a result's notes."""
+
 
 def in_logarithms(problem: Problem) -> Problem:
     """A max-product problem in min-sum: the same feasible assignments, each costing minus the logarithm of its value.

@@ -84,7 +84,15 @@ def check_rounding(energies: Problem, logarithm: float) -> None:
 
     energies : the problem in logarithms. logarithm : of the sum of their weights, or of the largest one.
     """
-    if energies.semiring == LOG_SUM_EXP and ROUNDED <= abs(logarithm - energies.constant) < math.inf:
+    distance = abs(logarithm - energies.constant)
+    if energies.semiring != LOG_SUM_EXP or not ROUNDED <= distance < math.inf:
+        return
+    # Sums of multiples of a power of two are exact up to 2^53 of them.
+    values = [np.append(f.values, f.default or 0) for f in looked(energies.functions)]
+    mantissas, exponents = np.frexp(np.concatenate(values, dtype=np.float64))
+    digits = np.ldexp(mantissas, 53).astype(np.int64)
+    units = exponents - 53 + np.frexp((digits & -digits).astype(np.float64))[1] - 1
+    if distance >= ROUNDED * 2.0 ** float(units[digits != 0].min()):
         raise ValueRangeError(
             f"{energies.name}: every feasible assignment is more than 2^53 worse than the best values of all functions "
             "together, so floats do not tell assignments apart; write values that are meant to be infeasible as "

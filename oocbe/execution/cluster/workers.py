@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oocbe.errors import DiskError
 from oocbe.model.results.progress_curve import RowsRead
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

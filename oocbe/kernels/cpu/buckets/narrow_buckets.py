@@ -12,12 +12,16 @@ stop : int64 (1,); a nonzero value ends the loops, and the remaining messages ar
 from __future__ import annotations
 
 from math import frexp, ldexp
+from sys import float_info
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import helper, jit
+
+SMALLEST, LARGEST = float_info.min, float_info.max
+"""Range of floats of full precision."""
 
 LEAST, GREATEST, ADDED, ADDED_LOGARITHMS = range(4)
 """Rules by which the values of a variable are reduced to one."""
@@ -126,10 +130,11 @@ def eliminate(layout: Any, values: Any, permitted: Any, choices: Any, rule: Any,
     choices : int32 (cells of messages,), written by the first two rules; the best value of the eliminated variable, the
         first on ties.
     rule : also :data:`ADDED`, with ``multiplies``, or :data:`ADDED_LOGARITHMS`, without; ``values`` is then float64.
-    Products are divided by powers of two; returns the total exponent.
+    Products are divided by powers of two. Returns the total exponent, and whether all permitted products are within the
+    range of float64.
     """
     walk, factors = _walk(layout)
-    exponent = 0
+    exponent, is_within = 0, True
     for p in range(len(layout.order)):
         if stop[0] != 0:
             break
@@ -142,6 +147,8 @@ def eliminate(layout: Any, values: Any, permitted: Any, choices: Any, rule: Any,
                 is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, multiplies)
                 if not is_permitted:
                     continue
+                if multiplies and not SMALLEST <= abs(total) <= LARGEST:
+                    is_within = False
                 if rule == ADDED:
                     added, chosen = added + total, a
                 elif chosen < 0 or (total < best if rule == LEAST else total > best):
@@ -159,20 +166,24 @@ def eliminate(layout: Any, values: Any, permitted: Any, choices: Any, rule: Any,
                 values[cell], choices[cell - layout.cell_starts[factors]] = best, max(chosen, 0)
             _advance(layout, walk, factors + p, axes, len(own))
         if multiplies:
-            exponent += _scale(values, begin, end)
-    return exponent
+            more, is_scaled = _scale(values, permitted, begin, end)
+            exponent, is_within = exponent + more, is_within and is_scaled
+    return exponent, is_within
 
 
 @helper
-def _scale(values: Any, begin: Any, end: Any) -> Any:
-    """Divide cells by a power of two so that the greatest is about 1; returns its exponent."""
-    greatest = 0.0
+def _scale(values: Any, permitted: Any, begin: Any, end: Any) -> Any:
+    """Divide cells by a power of two so that the greatest is about 1; returns its exponent, and whether no permitted
+    cell lost digits."""
+    greatest, is_within = 0.0, True
     for cell in range(begin, end):
         greatest = max(greatest, abs(values[cell]))
     exponent = frexp(float(greatest))[1] if greatest > 0 else 0
-    for cell in range(begin, end if exponent != 0 else begin):
+    for cell in range(begin, end):
         values[cell] = ldexp(float(values[cell]), -exponent)
-    return exponent
+        if permitted[cell] != 0 and abs(values[cell]) < SMALLEST:
+            is_within = False
+    return exponent, is_within
 
 
 @jit
