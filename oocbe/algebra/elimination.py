@@ -452,8 +452,10 @@ class JoinElimination(Step):
         result depends on their order."""
         most = min(most, self._most_joined(tables, kernels))
         shared = tables[0].layout.select((*self.kept, *self.gone))
+        # A CPU adds the floats of one key in the order of the eliminated values, in one step or two.
         is_exact = self.semiring.selects or self.dtype.kind != "f"
-        if not is_exact or prod(table.rows for table in tables) / 2.0**shared.bits > most:
+        has_order = is_exact or (kernels.name != "cuda" and not self.has_duplicates)
+        if not has_order or prod(table.rows for table in tables) / 2.0**shared.bits > most:
             return None
         join = Join.as_dtype(tables, self.dtype)
         groups, rows = join.prepare(tables, kernels, piece_rows)

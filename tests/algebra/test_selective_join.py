@@ -128,7 +128,7 @@ def test_few_joined_rows_are_made_and_reduced(
     rows = [np.unique(random.integers(0, [sizes[n] for n in scope], (500, len(scope))), axis=0) for scope in scopes]
     for dtype in (np.int64, np.float64):
         tables = [
-            Table.from_rows({n: sizes[n] for n in scope}, given, random.integers(1, 9, len(given)).astype(dtype))
+            Table.from_rows({n: sizes[n] for n in scope}, given, (8 * random.random(len(given)) + 1).astype(dtype))
             for scope, given in zip(scopes, rows, strict=True)
         ]
         one, two = (replace(table, semiring=SEMIRINGS[semiring]) for table in tables)
@@ -137,11 +137,13 @@ def test_few_joined_rows_are_made_and_reduced(
             monkeypatch.setattr(elimination, name, limit)
             made.clear()
             results.append(oocbe.join_marginalise(one, two, gone, backend=backend))
-            is_made = limit == always and (semiring != "sum-product" or dtype is np.int64)
+            is_made = limit == always and (backend == "cpu" or semiring != "sum-product" or dtype is np.int64)
             assert [found is not None for found in made] == ([] if is_looked_up else [is_made])
             stored = oocbe.join_marginalise(
                 one, two, gone, output=tmp_path / "o", overwrite=True, piece_rows=100, backend=backend
             )
             results.append(stored.read(0, stored.rows))
+        if backend == "cpu":
+            assert results[0].to_dict() == results[2].to_dict()  # to the last bit
         for found in results[1:]:
             assert found.to_dict() == pytest.approx(results[0].to_dict(), rel=1e-12)
