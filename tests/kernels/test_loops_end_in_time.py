@@ -271,6 +271,7 @@ LOOPS = {
     "sort._gather_rows": PIECES,
     "sort._sort_bucket": PIECES,
     "sweeps._visit": FLAG,
+    "sweeps._locate": "the edges of a clique",
     "sweeps.enter_evidence": ONE_PASS + ", for the cases of a block",
     "sweeps.take_shares": ONE_PASS + ", for the cases of a block",
     "sweeps.scale_message": "rows of one message, once",

@@ -197,6 +197,15 @@ def finish_shares(posteriors: Any, messages: Any, begin: Any, end: Any, is_child
                     messages[s, b] = share / messages[s, b] if share > 0.0 else 0.0
 
 
+@helper
+def _locate(tree: Any, clique: Any, edges: Any, places: Any, offsets: Any) -> None:
+    """Write where the map of each edge has the entry of row 0, and where the rows of its message begin."""
+    for e in range(len(edges)):
+        # Shifted by the clique's first row, so that row numbers index maps and weights alike.
+        places[e] = tree.edge_map[edges[e]] - tree.row_start[clique]
+        offsets[e] = tree.edge_message[edges[e]]
+
+
 @jit
 def collect(
     tree: Any,
@@ -225,36 +234,30 @@ def collect(
     logs : float64 (cliques of the tree, cases), logarithm of the divisor of each message; written likewise.
     stop : int64 (1,); the sweep ends when it is not 0.
     """
-    weights, maps, groups = tree.weights, tree.maps, tree.groups
-    edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
-    row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
+    message_start, group_start = tree.message_start, tree.group_start
     width = messages.shape[1]
     total = np.empty(width)
     bound = np.empty(width)
     peak = np.empty(width)
     none = np.empty(0)
-    places = np.empty(len(edge_map) + 1, dtype=np.int64)
-    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    places, offsets = np.empty((2, len(tree.edge_map) + 1), dtype=np.int64)
     for n in range(len(cliques)):
         if stop[0] != 0:
             break
-        c = cliques[n]
-        count = read_start[n + 1] - read_start[n]
+        c, edges = cliques[n], reads[read_start[n] : read_start[n + 1]]
         for b in range(width):
             total[b] = 0.0
-            bound[b] = norms[c]
+            bound[b] = tree.norms[c]
             peak[b] = 0.0
-        for e in range(count):
-            edge = reads[read_start[n] + e]
-            # Shifted by the clique's first row, so that row numbers index maps and weights alike.
-            places[e] = edge_map[edge] - row_start[c]
-            offsets[e] = edge_message[edge]
-            sender = edge_sender[edge]
+        _locate(tree, c, edges, places, offsets)
+        for edge in edges:
+            sender = tree.edge_sender[edge]
             for b in range(width):
                 total[b] += losses[sender, b]
                 bound[b] *= peaks[sender, b]
         out, end, group = message_start[c], message_start[c + 1], group_start[c]
-        rows, read = (weights, groups, group, group + end - out), (maps, places, offsets, count, messages)
+        rows = (tree.weights, tree.groups, group, group + end - out)
+        read = (tree.maps, places, offsets, len(edges), messages)
         written = (places, offsets, 0, messages, none, none)
         _visit(rows, read, (messages, out, peak), is_log, None, maximised[c], True, written, stop)
         if is_log is None:
@@ -289,41 +292,30 @@ def distribute(
     posteriors : float64 (message rows, cases), where the probabilities of written edges are stored, never logarithms.
     expected : float64 (rows,), to which each row's probabilities are added, all cases together; empty: unused.
     """
-    weights, maps, groups = tree.weights, tree.maps, tree.groups
-    edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
-    row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
+    edge_message, edge_rows = tree.edge_message, tree.edge_rows
+    message_start, group_start = tree.message_start, tree.group_start
     width = messages.shape[1]
     scale = np.empty(width)
-    places = np.empty(len(edge_map) + 1, dtype=np.int64)
-    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
-    targets = np.empty(len(edge_map) + 1, dtype=np.int64)
-    target_offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    places, offsets, targets, target_offsets = np.empty((4, len(tree.edge_map) + 1), dtype=np.int64)
     for n in range(len(cliques)):
         if stop[0] != 0:
             break
-        c = cliques[n]
-        count, written = read_start[n + 1] - read_start[n], write_start[n + 1] - write_start[n]
-        for e in range(count):
-            edge = reads[read_start[n] + e]
-            places[e] = edge_map[edge] - row_start[c]
-            offsets[e] = edge_message[edge]
-        for e in range(written):
-            edge = writes[write_start[n] + e]
-            targets[e] = edge_map[edge] - row_start[c]
-            target_offsets[e] = edge_message[edge]
-            for s in range(edge_message[edge], edge_message[edge] + edge_rows[edge]):
-                for b in range(width):
-                    posteriors[s, b] = 0.0
+        c, edges = cliques[n], reads[read_start[n] : read_start[n + 1]]
+        written = writes[write_start[n] : write_start[n + 1]]
+        _locate(tree, c, edges, places, offsets)
+        _locate(tree, c, written, targets, target_offsets)
+        for edge in written:
+            posteriors[edge_message[edge] : edge_message[edge] + edge_rows[edge]] = 0.0
         own, end, group = message_start[c], message_start[c + 1], group_start[c]
         for b in range(width):
             scale[b] = np.exp(-logs[c, b])
-        rows, read = (weights, groups, group, group + end - own), (maps, places, offsets, count, messages)
-        added = (targets, target_offsets, written, posteriors, expected, scale)
+        rows = (tree.weights, tree.groups, group, group + end - own)
+        read = (tree.maps, places, offsets, len(edges), messages)
+        added = (targets, target_offsets, len(written), posteriors, expected, scale)
         _visit(rows, read, (messages, own, scale), is_log, True, False, False, added, stop)
-        for e in range(written):
-            edge = writes[write_start[n] + e]
+        for edge in written:
             begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]
-            finish_shares(posteriors, messages, begin, end, edge_sender[edge] < len(norms), is_log)
+            finish_shares(posteriors, messages, begin, end, tree.edge_sender[edge] < len(tree.norms), is_log)
 
 
 @jit
@@ -431,23 +423,19 @@ def collect_one(
 ) -> Any:
     """Messages from cliques to their parents; parameters as for many cases, without the axis of cases."""
     weights, maps, groups = tree.weights, tree.maps, tree.groups
-    edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
-    row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
-    places = np.empty(len(edge_map) + 1, dtype=np.int64)
-    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    message_start, group_start = tree.message_start, tree.group_start
+    places, offsets = np.empty((2, len(tree.edge_map) + 1), dtype=np.int64)
     for n in range(len(cliques)):
         if stop[0] != 0:
             break
-        c = cliques[n]
-        count = read_start[n + 1] - read_start[n]
+        c, edges = cliques[n], reads[read_start[n] : read_start[n + 1]]
+        count = len(edges)
         total = 0.0
-        bound = norms[c]
-        for e in range(count):
-            edge = reads[read_start[n] + e]
-            places[e] = edge_map[edge] - row_start[c]
-            offsets[e] = edge_message[edge]
-            total += losses[edge_sender[edge]]
-            bound *= peaks[edge_sender[edge]]
+        bound = tree.norms[c]
+        _locate(tree, c, edges, places, offsets)
+        for edge in edges:
+            total += losses[tree.edge_sender[edge]]
+            bound *= peaks[tree.edge_sender[edge]]
         out = message_start[c]
         group = group_start[c] - out
         end = message_start[c + 1]
@@ -512,28 +500,20 @@ def distribute_one(
         s = tree.message_start[root]
         messages[s] = 1.0 / messages[s] if messages[s] > 0.0 else 0.0
     weights, maps, groups = tree.weights, tree.maps, tree.groups
-    edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
-    row_start, message_start, group_start = tree.row_start, tree.message_start, tree.group_start
-    places = np.empty(len(edge_map) + 1, dtype=np.int64)
-    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
-    targets = np.empty(len(edge_map) + 1, dtype=np.int64)
-    target_offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    edge_message, edge_rows = tree.edge_message, tree.edge_rows
+    message_start, group_start = tree.message_start, tree.group_start
+    places, offsets, targets, target_offsets = np.empty((4, len(tree.edge_map) + 1), dtype=np.int64)
+    messages_of_case, posteriors_of_case = messages.reshape(-1, 1), posteriors.reshape(-1, 1)
     for n in range(len(cliques)):
         if stop[0] != 0:
             break
-        c = cliques[n]
-        count = read_start[n + 1] - read_start[n]
-        for e in range(count):
-            edge = reads[read_start[n] + e]
-            places[e] = edge_map[edge] - row_start[c]
-            offsets[e] = edge_message[edge]
-        written = write_start[n + 1] - write_start[n]
-        for e in range(written):
-            edge = writes[write_start[n] + e]
-            targets[e] = edge_map[edge] - row_start[c]
-            target_offsets[e] = edge_message[edge]
-            for s in range(edge_message[edge], edge_message[edge] + edge_rows[edge]):
-                posteriors[s] = 0.0
+        c, edges = cliques[n], reads[read_start[n] : read_start[n + 1]]
+        written = writes[write_start[n] : write_start[n + 1]]
+        count, target_count = len(edges), len(written)
+        _locate(tree, c, edges, places, offsets)
+        _locate(tree, c, written, targets, target_offsets)
+        for edge in written:
+            posteriors[edge_message[edge] : edge_message[edge] + edge_rows[edge]] = 0.0
         own = message_start[c]
         group = group_start[c] - own
         for s in range(own, message_start[c + 1]):
@@ -550,21 +530,12 @@ def distribute_one(
                         break
                 if product == 0.0:
                     continue
-                for e in range(written):
+                for e in range(target_count):
                     posteriors[target_offsets[e] + maps[targets[e] + row]] += product
-        for e in range(written):
-            edge = writes[write_start[n] + e]
+        for edge in written:
             begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]
-            total = 0.0
-            for s in range(begin, end):
-                total += posteriors[s]
-            scale = 1.0 / total if total > 0.0 else 0.0
-            is_child = edge_sender[edge] < len(row_start) - 1
-            for s in range(begin, end):
-                share = posteriors[s] * scale
-                posteriors[s] = share
-                if is_child:
-                    messages[s] = share / messages[s] if share > 0.0 else 0.0
+            is_child = tree.edge_sender[edge] < len(tree.norms)
+            finish_shares(posteriors_of_case, messages_of_case, begin, end, is_child, None)
 
 
 @jit
