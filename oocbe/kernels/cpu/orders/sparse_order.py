@@ -126,11 +126,9 @@ def sparse_order(
     begin, length, capacity = np.empty((3, count), dtype=np.int64)
     degree = np.zeros(count, dtype=np.int64)
     hub_degree = HUB_DEGREE + HUB_ROOTS * np.sqrt(count)
-    hubs = 0
     for v in range(count):
         if starts[v + 1] - starts[v] > hub_degree:
             is_gone[v] = 1
-            hubs += 1
     pool = np.empty(len(neighbours) + SPARE * count + 16, dtype=np.int32)
     end = 0
     for v in range(count):
