@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from oocbe.errors import UsageError, install_hint
-from oocbe.runtime.tracing.recorder import Span
+from oocbe.runtime.tracing.recorder import LANES, Span
 from oocbe.runtime.tracing.summary import TraceSummary, kind_of, summarise
-from oocbe.runtime.tracing.trace_file import LANES, Trace
+from oocbe.runtime.tracing.trace_file import Trace
 
 WIDTH, ROW_HEIGHT, EDGES = 13.0, 0.24, 1.7
 """Inches: width of the picture, height of a row, height of title, axis and legend together."""

@@ -35,6 +35,9 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = "host to device", "device to host"
 RESOURCES = (READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
 """Lanes of resources that may bound a run, in the order in which rows pass through them."""
 
+LANES = (ELIMINATION, CALLER, WORKER, STREAM, *RESOURCES)
+"""All lanes, in display order."""
+
 BLOCK_SPANS = 4096
 """Spans per block passed to the sink."""
 

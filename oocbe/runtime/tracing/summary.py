@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.runtime.tracing.recorder import RESOURCES, STREAM, WORKER, Span
-from oocbe.runtime.tracing.trace_file import LANES, Trace
+from oocbe.runtime.tracing.recorder import LANES, RESOURCES, STREAM, WORKER, Span
+from oocbe.runtime.tracing.trace_file import Trace
 
 Intervals = NDArray[np.int64]
 """(intervals, 2), begin and end in nanoseconds, ascending and disjoint."""

@@ -26,22 +26,7 @@ from typing import IO, Any, cast
 
 from oocbe.errors import FormatError, UsageError
 from oocbe.runtime.plain_files import opened
-from oocbe.runtime.tracing.recorder import (
-    CALLER,
-    DEVICE_TO_HOST,
-    ELIMINATION,
-    HOST_TO_DEVICE,
-    KERNELS,
-    READER,
-    STREAM,
-    WORKER,
-    WRITER,
-    Detail,
-    Recorder,
-    Span,
-    active,
-    set_active,
-)
+from oocbe.runtime.tracing.recorder import LANES, Detail, Recorder, Span, active, set_active
 from oocbe.runtime.urls import refuse_url
 
 VERSION = 1
@@ -49,9 +34,6 @@ VERSION = 1
 
 HEAD, END = "oocbe", "oocbe end"
 """Names of the first and the last record."""
-
-LANES = (ELIMINATION, CALLER, WORKER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
-"""All lanes, in display order."""
 
 LONGEST_LINE = 1 << 20
 """Maximum characters of a line; a file with a longer one is not a trace."""
