@@ -20,98 +20,59 @@ loop would count references, which takes ten times longer than the arithmetic an
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit_at_once, without_allocation
 
+Factors = namedtuple(
+    "Factors",
+    "use_start use_factor use_stride scope_start scope stride offset table key_start keys key_values default",
+)
+"""Functions or hard constraints as lookups: entry of a factor at ``index = sum(stride * value)``.
 
-class Factors(NamedTuple):
-    """Functions or hard constraints as lookups: entry of a factor at ``index = sum(stride * value)``.
+use_start, use_factor, use_stride : CSR over variables; factors over each, and its stride there.
+scope_start, scope, stride : CSR over factors; variables and their strides.
+offset : int64; start of a factor's dense table in ``table``, or -1 for a sparse factor.
+table : float64 values, or for constraints 1.0 where forbidden.
+key_start, keys, key_values : CSR over factors; sorted listed indices and their entries (sparse).
+default : entry of unlisted indices (sparse).
+"""
 
-    use_start, use_factor, use_stride : CSR over variables; factors over each, and its stride there.
-    scope_start, scope, stride : CSR over factors; variables and their strides.
-    offset : int64; start of a factor's dense table in ``table``, or -1 for a sparse factor.
-    table : float64 values, or for constraints 1.0 where forbidden.
-    key_start, keys, key_values : CSR over factors; sorted listed indices and their entries (sparse).
-    default : entry of unlisted indices (sparse).
-    """
+Model = namedtuple("Model", "start unary permitted safe linear_start linear coefficient coefficients capacity")
+"""Constant data of a search.
 
-    use_start: Any
-    use_factor: Any
-    use_stride: Any
-    scope_start: Any
-    scope: Any
-    stride: Any
-    offset: Any
-    table: Any
-    key_start: Any
-    keys: Any
-    key_values: Any
-    default: Any
+start : int64 (variables + 1,), first slot of each variable.
+unary : float64 (slots,). permitted : uint8 (slots,), 0 where a unary constraint forbids the value.
+safe : int64 (variables,), the safe value of each, or -1.
+linear_start, linear, coefficient : CSR over variables; linear constraints, and the start of the coefficients of the
+    variable's values in ``coefficients`` (float64). capacity : float64 (linear constraints,).
+"""
 
+SearchState = namedtuple(
+    "SearchState",
+    "values soft_index hard_index cost conflict relief weight violated violations used multiplier tabu_until change "
+    "again least ties best counts totals",
+)
+"""Mutable data: the assignment, all derived quantities, and the memory of the search.
 
-class Model(NamedTuple):
-    """Constant data of a search.
-
-    start : int64 (variables + 1,), first slot of each variable.
-    unary : float64 (slots,). permitted : uint8 (slots,), 0 where a unary constraint forbids the value.
-    safe : int64 (variables,), the safe value of each, or -1.
-    linear_start, linear, coefficient : CSR over variables; linear constraints, and the start of the coefficients of the
-        variable's values in ``coefficients`` (float64). capacity : float64 (linear constraints,).
-    """
-
-    start: Any
-    unary: Any
-    permitted: Any
-    safe: Any
-    linear_start: Any
-    linear: Any
-    coefficient: Any
-    coefficients: Any
-    capacity: Any
-
-
-class SearchState(NamedTuple):
-    """Mutable data: the assignment, all derived quantities, and the memory of the search.
-
-    values : int64 (variables,), value index of each.
-    soft_index, hard_index : int64 (factors,), current index of each factor.
-    cost : float64 (slots,), soft functions' values if the variable took the value.
-    conflict : float64 (slots,), price of the constraints it would violate.
-    relief : float64 (slots, linear constraints or 0), consumption that its ejections would free.
-    weight : float64 (hard constraints,). violated : int64 (hard constraints,), place in the list, or -1.
-    violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
-    used, multiplier : float64 (linear constraints,). tabu_until : int64 (slots,).
-    change : float64 (slots,), change of the penalised value by each move. again : int64 (variables,), iteration from
-        which those of a variable are computed again.
-    least : float64 (variables, 2), a variable's least change by moves that are not tabu, and by those that are.
-    ties : int64 (variables,), moves with the first of them. best : int64 (variables,), best feasible assignment.
-    counts : int64 (3,): violated, iteration, iteration of the run's last improvement.
-    totals : float64 (3,): current value, best value, best value of the run.
-    """
-
-    values: Any
-    soft_index: Any
-    hard_index: Any
-    cost: Any
-    conflict: Any
-    relief: Any
-    weight: Any
-    violated: Any
-    violations: Any
-    used: Any
-    multiplier: Any
-    tabu_until: Any
-    change: Any
-    again: Any
-    least: Any
-    ties: Any
-    best: Any
-    counts: Any
-    totals: Any
-
+values : int64 (variables,), value index of each.
+soft_index, hard_index : int64 (factors,), current index of each factor.
+cost : float64 (slots,), soft functions' values if the variable took the value.
+conflict : float64 (slots,), price of the constraints it would violate.
+relief : float64 (slots, linear constraints or 0), consumption that its ejections would free.
+weight : float64 (hard constraints,). violated : int64 (hard constraints,), place in the list, or -1.
+violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
+used, multiplier : float64 (linear constraints,). tabu_until : int64 (slots,).
+change : float64 (slots,), change of the penalised value by each move. again : int64 (variables,), iteration from
+    which those of a variable are computed again.
+least : float64 (variables, 2), a variable's least change by moves that are not tabu, and by those that are.
+ties : int64 (variables,), moves with the first of them. best : int64 (variables,), best feasible assignment.
+counts : int64 (3,): violated, iteration, iteration of the run's last improvement.
+totals : float64 (3,): current value, best value, best value of the run.
+"""
 
 NEVER = np.iinfo(np.int64).max
 """Iteration that never comes."""
@@ -351,25 +312,17 @@ RISE = 1.002
 SEEKING, GENTLE = 9, 4
 """Factor of the patience of a run without a feasible assignment; divisor of perturbations until there is one at all."""
 
+LocalSearchSettings = namedtuple("LocalSearchSettings", "tenure rest patience kick weight_step keeps")
+"""Parameters of the search.
 
-class LocalSearchSettings(NamedTuple):
-    """Parameters of the search.
-
-    tenure : int, minimum tabu tenure of a value that a move leaves, in iterations; the maximum is twice that.
-    rest : int, maximum number of iterations for which a moved variable is fixed: without it, a variable with many equal
-        values would move all the time.
-    patience : int, iterations without improvement before a perturbation, in a run that has a feasible assignment.
-    kick : int, a perturbation has fewer moves than this; the logarithm of their number is uniform.
-    weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
-    keeps : int, 1 if the best moves of each variable are kept from one iteration to the next.
-    """
-
-    tenure: Any
-    rest: Any
-    patience: Any
-    kick: Any
-    weight_step: Any
-    keeps: Any
+tenure : int, minimum tabu tenure of a value that a move leaves, in iterations; the maximum is twice that.
+rest : int, maximum number of iterations for which a moved variable is fixed: without it, a variable with many equal
+    values would move all the time.
+patience : int, iterations without improvement before a perturbation, in a run that has a feasible assignment.
+kick : int, a perturbation has fewer moves than this; the logarithm of their number is uniform.
+weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
+keeps : int, 1 if the best moves of each variable are kept from one iteration to the next.
+"""
 
 
 @without_allocation

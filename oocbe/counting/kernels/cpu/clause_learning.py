@@ -14,7 +14,8 @@ have found until then holds.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 from oocbe.kernels.cpu.jit import borrowing, without_allocation
 
@@ -39,127 +40,68 @@ NO_REASON, UNIT = -1, -2
 """Reasons of literals: a decision; a learned unit. Smaller: ``-3 - literal``, the other literal of a binary clause.
 Others: the place of a clause in ``arena``."""
 
+Solver = namedtuple(
+    "Solver",
+    "num flag value level reason trail arena head pair_start pairs occurs_start occurs start literals satisfied seen "
+    "clause out units activity depth_score shown bump saved",
+)
+"""Clauses, assignment and learned clauses. Variables are numbered from 0; dimensions below are their number n.
 
-class Solver(NamedTuple):
-    """Clauses, assignment and learned clauses. Variables are numbered from 0; dimensions below are their number n.
+num : int64 (19,), see the constants. flag : int64 (1,), not 0: the search pauses.
+value : int8 (2 n,), of a literal: 1 true, -1 false, 0 unassigned.
+level : int32 (n,). reason : int64 (n,). trail : int32 (n + 1,), literals in the order of their assignment.
+arena : int32, all clauses of three literals and more, and the learned ones. head : int32 (2 n,), first clause that
+    watches a literal; -1: none.
+pair_start : int64 (2 n + 1,), pairs : int32, literals that share a binary clause with each literal.
+occurs_start : int64 (n + 1,), occurs : int32, clauses of three literals and more of each variable.
+start : int64 (clauses + 1,), literals : int32, these clauses in their first order. satisfied : int32 (clauses,), a
+    literal that satisfied each clause the last time.
+seen : uint8 (n,), zero between calls. clause, out : int32 (n + 1,), literals of a conflict, and of its analysis.
+units : int32 (n,), learned units. activity : float64 (2 n,), conflicts of each literal, older ones count less.
+depth_score : float64 (n,), preference of a tree decomposition. shown : uint8 (n,), whether each variable counts.
+bump : float64 (1,), weight of the next conflict in ``activity``.
+saved : uint8 (n,), of variables that do not count, the sign of the literal in the latest model.
+"""
 
-    num : int64 (19,), see the constants. flag : int64 (1,), not 0: the search pauses.
-    value : int8 (2 n,), of a literal: 1 true, -1 false, 0 unassigned.
-    level : int32 (n,). reason : int64 (n,). trail : int32 (n + 1,), literals in the order of their assignment.
-    arena : int32, all clauses of three literals and more, and the learned ones. head : int32 (2 n,), first clause that
-        watches a literal; -1: none.
-    pair_start : int64 (2 n + 1,), pairs : int32, literals that share a binary clause with each literal.
-    occurs_start : int64 (n + 1,), occurs : int32, clauses of three literals and more of each variable.
-    start : int64 (clauses + 1,), literals : int32, these clauses in their first order. satisfied : int32 (clauses,), a
-        literal that satisfied each clause the last time.
-    seen : uint8 (n,), zero between calls. clause, out : int32 (n + 1,), literals of a conflict, and of its analysis.
-    units : int32 (n,), learned units. activity : float64 (2 n,), conflicts of each literal, older ones count less.
-    depth_score : float64 (n,), preference of a tree decomposition. shown : uint8 (n,), whether each variable counts.
-    bump : float64 (1,), weight of the next conflict in ``activity``.
-    saved : uint8 (n,), of variables that do not count, the sign of the literal in the latest model.
-    """
+Levels = namedtuple(
+    "Levels",
+    "trail decision branch component base mark count first_variable first_word variables words hash has_shown "
+    "frequency variable_seen clause_seen queue ids occurs pure pure_literals pure_end",
+)
+"""The decisions of the path, and the components below them.
 
-    num: Any
-    flag: Any
-    value: Any
-    level: Any
-    reason: Any
-    trail: Any
-    arena: Any
-    head: Any
-    pair_start: Any
-    pairs: Any
-    occurs_start: Any
-    occurs: Any
-    start: Any
-    literals: Any
-    satisfied: Any
-    seen: Any
-    clause: Any
-    out: Any
-    units: Any
-    activity: Any
-    depth_score: Any
-    shown: Any
-    bump: Any
-    saved: Any
+A level's components are at the end of the stack, from ``base`` on; the search removes them as they are counted.
 
+trail, decision, branch, component, base, mark : int64 (n + 1,), of each level: length of the trail before it, the
+    literal of its decision, the branch (0 or 1), its component, first component below it, cache entries before its
+    branch.
+count : int64 (n + 1, 2, primes), of each branch, by residues.
+first_variable, first_word : int64 (components + 1,), ends of each component's ``variables`` and ``words``, on the
+    stack. variables : int32. words : int64, the component's key.
+hash : int64 (components,), of the key. has_shown : uint8 (components,), whether some variable counts.
+frequency : int32 (n,), clauses of each unassigned variable when its component was found.
+variable_seen : int64 (n,), clause_seen : int64 (clauses,), stamps. queue, ids : int32, overwritten.
+occurs : int32 (2 n,), clauses of each literal in the component; of length 0 if all variables count.
+pure : uint8 (2 n,), whether a literal of a variable that does not count is in clauses without its opposite.
+pure_literals : int32 (n,), these. pure_end : int64 (n + 1,), their number at each level.
+"""
 
-class Levels(NamedTuple):
-    """The decisions of the path, and the components below them.
+Cache = namedtuple("Cache", "first next hash used word words count")
+"""Counts of components, in the order of their completion, with exact keys.
 
-    A level's components are at the end of the stack, from ``base`` on; the search removes them as they are counted.
+first : int32 (buckets,), latest entry of each bucket, -1: none; buckets are a power of two.
+next : int32 (entries,), the entry before it in its bucket. hash : int64 (entries,). used : int64 (entries,), last
+    look-up.
+word : int64 (entries + 1,), end of each entry's key in ``words`` : int64. count : int64 (entries, primes).
+"""
 
-    trail, decision, branch, component, base, mark : int64 (n + 1,), of each level: length of the trail before it, the
-        literal of its decision, the branch (0 or 1), its component, first component below it, cache entries before its
-        branch.
-    count : int64 (n + 1, 2, primes), of each branch, by residues.
-    first_variable, first_word : int64 (components + 1,), ends of each component's ``variables`` and ``words``, on the
-        stack. variables : int32. words : int64, the component's key.
-    hash : int64 (components,), of the key. has_shown : uint8 (components,), whether some variable counts.
-    frequency : int32 (n,), clauses of each unassigned variable when its component was found.
-    variable_seen : int64 (n,), clause_seen : int64 (clauses,), stamps. queue, ids : int32, overwritten.
-    occurs : int32 (2 n,), clauses of each literal in the component; of length 0 if all variables count.
-    pure : uint8 (2 n,), whether a literal of a variable that does not count is in clauses without its opposite.
-    pure_literals : int32 (n,), these. pure_end : int64 (n + 1,), their number at each level.
-    """
+Residues = namedtuple("Residues", "primes inverses weight total is_weighted")
+"""Arithmetic modulo primes below 2**50.
 
-    trail: Any
-    decision: Any
-    branch: Any
-    component: Any
-    base: Any
-    mark: Any
-    count: Any
-    first_variable: Any
-    first_word: Any
-    variables: Any
-    words: Any
-    hash: Any
-    has_shown: Any
-    frequency: Any
-    variable_seen: Any
-    clause_seen: Any
-    queue: Any
-    ids: Any
-    occurs: Any
-    pure: Any
-    pure_literals: Any
-    pure_end: Any
-
-
-class Cache(NamedTuple):
-    """Counts of components, in the order of their completion, with exact keys.
-
-    first : int32 (buckets,), latest entry of each bucket, -1: none; buckets are a power of two.
-    next : int32 (entries,), the entry before it in its bucket. hash : int64 (entries,). used : int64 (entries,), last
-        look-up.
-    word : int64 (entries + 1,), end of each entry's key in ``words`` : int64. count : int64 (entries, primes).
-    """
-
-    first: Any
-    next: Any
-    hash: Any
-    used: Any
-    word: Any
-    words: Any
-    count: Any
-
-
-class Residues(NamedTuple):
-    """Arithmetic modulo primes below 2**50.
-
-    primes : int64 (primes,). inverses : float64 (primes,), their reciprocals.
-    weight : int64 (2 n, primes), of each literal. total : int64 (n, primes), of both literals of each variable.
-    is_weighted : uint8 (1,), whether some weight is not 1.
-    """
-
-    primes: Any
-    inverses: Any
-    weight: Any
-    total: Any
-    is_weighted: Any
-
+primes : int64 (primes,). inverses : float64 (primes,), their reciprocals.
+weight : int64 (2 n, primes), of each literal. total : int64 (n, primes), of both literals of each variable.
+is_weighted : uint8 (1,), whether some weight is not 1.
+"""
 
 DECAY = 1.05
 """Factor of the weight of conflicts, from each to the next."""

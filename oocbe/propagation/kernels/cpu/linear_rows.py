@@ -19,6 +19,7 @@ a row that may tighten something then is looked at term by term.
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,23 +53,15 @@ INTEGER_COEFFICIENTS = 1
 INTEGER_ROW = 2
 """Kind of a row whose coefficients, sides and variables are integers."""
 
+LinearRows = namedtuple(
+    "LinearRows",
+    "starts columns coefficients row_lower row_upper kinds integral row_starts rows_of",
+)
+"""A linear system as the loop reads it.
 
-class LinearRows(NamedTuple):
-    """A linear system as the loop reads it.
-
-    starts : int64 (rows + 1,). columns, coefficients : int64 and float64 (entries,). row_lower, row_upper : float64
-    (rows,). kinds : uint8 (rows,). integral : uint8 (variables,). row_starts, rows_of : rows of each variable, int64.
-    """
-
-    starts: Any
-    columns: Any
-    coefficients: Any
-    row_lower: Any
-    row_upper: Any
-    kinds: Any
-    integral: Any
-    row_starts: Any
-    rows_of: Any
+starts : int64 (rows + 1,). columns, coefficients : int64 and float64 (entries,). row_lower, row_upper : float64
+(rows,). kinds : uint8 (rows,). integral : uint8 (variables,). row_starts, rows_of : rows of each variable, int64.
+"""
 
 
 class Rounding(NamedTuple):
@@ -83,25 +76,14 @@ class Rounding(NamedTuple):
     progress: float
 
 
-class Found(NamedTuple):
-    """Int64 (1,) each: row and variable of infeasibility, or -1; ``inexact``: 1 if integer sums reached 2^53."""
+Found = namedtuple("Found", "row variable inexact")
+"""Int64 (1,) each: row and variable of infeasibility, or -1; ``inexact``: 1 if integer sums reached 2^53."""
 
-    row: Any
-    variable: Any
-    inexact: Any
+Changes = namedtuple("Changes", "count variables lower upper sums")
+"""Bounds that a row has changed, in its order, and what they were; room for the entries of the longest row.
 
-
-class Changes(NamedTuple):
-    """Bounds that a row has changed, in its order, and what they were; room for the entries of the longest row.
-
-    count : int64 (1,). variables : int64. lower, upper : float64. sums : float64 (4, LANES), scratch.
-    """
-
-    count: Any
-    variables: Any
-    lower: Any
-    upper: Any
-    sums: Any
+count : int64 (1,). variables : int64. lower, upper : float64. sums : float64 (4, LANES), scratch.
+"""
 
 
 def room_for_changes(rows: LinearRows) -> Changes:
@@ -346,47 +328,27 @@ def tile_rows(starts: Any, tiles: Any) -> Any:
     return count
 
 
-class Probes(NamedTuple):
-    """Assignments, int64 variables and float64 values (probes,), and uint8 ``failed``: 1 for contradictions."""
+Probes = namedtuple("Probes", "variables values failed")
+"""Assignments, int64 variables and float64 values (probes,), and uint8 ``failed``: 1 for contradictions."""
 
-    variables: Any
-    values: Any
-    failed: Any
+Activities = namedtuple("Activities", "low high widest coefficients")
+"""Activities of rows of integers with the bounds before any probe; float64.
 
+low, high : (rows,), least and most; no number in ``low`` for other rows, and where sums reach 2^53 or have no end.
+widest : (rows,), by how much a term varies at most. coefficients : (entries,), those of ``LinearRows.rows_of``.
+"""
 
-class Activities(NamedTuple):
-    """Activities of rows of integers with the bounds before any probe; float64.
+ProbeState = namedtuple(
+    "ProbeState",
+    "lower upper low high queue is_queued variables rows variable_stamps row_stamps places",
+)
+"""Changes of a probe, and the queue of rows.
 
-    low, high : (rows,), least and most; no number in ``low`` for other rows, and where sums reach 2^53 or have no end.
-    widest : (rows,), by how much a term varies at most. coefficients : (entries,), those of ``LinearRows.rows_of``.
-    """
-
-    low: Any
-    high: Any
-    widest: Any
-    coefficients: Any
-
-
-class ProbeState(NamedTuple):
-    """Changes of a probe, and the queue of rows.
-
-    lower, upper : float64 (variables,), bounds. low, high : float64 (rows,), activities.
-    queue : int64 (rows + 1,), a ring. is_queued : uint8 (rows,). variables, rows : int64, those that were touched.
-    variable_stamps, row_stamps : int64, the number of the probe that touched each last.
-    places : int64 (5,): begin and end of the queue, touched variables and rows, probes so far.
-    """
-
-    lower: Any
-    upper: Any
-    low: Any
-    high: Any
-    queue: Any
-    is_queued: Any
-    variables: Any
-    rows: Any
-    variable_stamps: Any
-    row_stamps: Any
-    places: Any
+lower, upper : float64 (variables,), bounds. low, high : float64 (rows,), activities.
+queue : int64 (rows + 1,), a ring. is_queued : uint8 (rows,). variables, rows : int64, those that were touched.
+variable_stamps, row_stamps : int64, the number of the probe that touched each last.
+places : int64 (5,): begin and end of the queue, touched variables and rows, probes so far.
+"""
 
 
 @jit

@@ -13,7 +13,8 @@ the word in which its last support was. Rows with cells for every value count fo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -231,36 +232,19 @@ def filter_linear(
 WORD_LOOK_STEP = (1 << 12) - 1
 """Words, less one, after which an update looks at the flag; ones in the low bits."""
 
+BitTable = namedtuple("BitTable", "offsets starts supports owned current words limit residues seen stamps")
+"""A table's arrays; values are those of all its variables, one variable after the other.
 
-class BitTable(NamedTuple):
-    """A table's arrays; values are those of all its variables, one variable after the other.
+offsets : int64 (arity,), where each variable's flags begin among those of all domains. starts : int64 (arity + 1,),
+where its values begin here. supports : uint64 (values, words), rows that fit each value. owned : the same without
+rows that fit every value; ``supports`` itself where there are none. current : uint64 (words,), rows left.
+words : int32 (words,), numbers of words, those that are not zero first; limit : int64 (1,), how many these are.
+residues : int32 (values,). seen : uint8 (values,), values that were left at the last filtering of the table.
+stamps : int64 (words,), level at which each word was put on the trail last, or -1.
+"""
 
-    offsets : int64 (arity,), where each variable's flags begin among those of all domains. starts : int64 (arity + 1,),
-    where its values begin here. supports : uint64 (values, words), rows that fit each value. owned : the same without
-    rows that fit every value; ``supports`` itself where there are none. current : uint64 (words,), rows left.
-    words : int32 (words,), numbers of words, those that are not zero first; limit : int64 (1,), how many these are.
-    residues : int32 (values,). seen : uint8 (values,), values that were left at the last filtering of the table.
-    stamps : int64 (words,), level at which each word was put on the trail last, or -1.
-    """
-
-    offsets: Any
-    starts: Any
-    supports: Any
-    owned: Any
-    current: Any
-    words: Any
-    limit: Any
-    residues: Any
-    seen: Any
-    stamps: Any
-
-
-class Trail(NamedTuple):
-    """Words as they were: number and content, and how many there are; int32, uint64 (places,), int64 (1,)."""
-
-    words: Any
-    contents: Any
-    count: Any
+Trail = namedtuple("Trail", "words contents count")
+"""Words as they were: number and content, and how many there are; int32, uint64 (places,), int64 (1,)."""
 
 
 @jit

@@ -8,7 +8,8 @@ them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -23,27 +24,17 @@ EXHAUSTED, PAUSED = 0, 1
 DEPTH, NODES = 0, 1
 """Indices of ``counts``: the node's depth, -1 at the end; nodes created."""
 
+StableSetNode = namedtuple(
+    "StableSetNode",
+    "candidates branches weight chosen number residual clique open common best counts",
+)
+"""The path to the current node, with the remaining work at each depth.
 
-class StableSetNode(NamedTuple):
-    """The path to the current node, with the remaining work at each depth.
-
-    candidates, branches : uint64 (depths, words), bit sets. weight : int64 (depths,), total of the chosen vertices.
-    chosen : int64 (depths,), the vertex chosen at each depth. number : int64 (depths,), initial number of branches.
-    residual : int64 (vertices,), clique : int64 (vertices,), open, common : uint64 (words,): overwritten.
-    best : int64 (vertices + 1,), weight of the best set, then its vertices, -1 beyond them. counts : int64 (2,).
-    """
-
-    candidates: Any
-    branches: Any
-    weight: Any
-    chosen: Any
-    number: Any
-    residual: Any
-    clique: Any
-    open: Any
-    common: Any
-    best: Any
-    counts: Any
+candidates, branches : uint64 (depths, words), bit sets. weight : int64 (depths,), total of the chosen vertices.
+chosen : int64 (depths,), the vertex chosen at each depth. number : int64 (depths,), initial number of branches.
+residual : int64 (vertices,), clique : int64 (vertices,), open, common : uint64 (words,): overwritten.
+best : int64 (vertices + 1,), weight of the best set, then its vertices, -1 beyond them. counts : int64 (2,).
+"""
 
 
 @helper
