@@ -457,7 +457,8 @@ class LocalSearch:
             is_compiled = is_compiled or (not is_interpreted and is_ready(search, *arguments, 1, current_flag()))
             steps = int(min(self._chunk if is_compiled else self._interpreted_chunk, left))
             left -= steps
-            is_better |= bool((search if is_compiled else interpreted(search))(*arguments, steps, current_flag()))
+            with np.errstate(over="ignore", invalid="ignore"):  # as compiled
+                is_better |= bool((search if is_compiled else interpreted(search))(*arguments, steps, current_flag()))
             self._calls, is_first = self._calls + 1, False
         candidate = self._evaluated(tuple(state.best.tolist())) if is_better else None
         if candidate is not None and (self.best is None or sign * candidate.value < sign * self.best.value):

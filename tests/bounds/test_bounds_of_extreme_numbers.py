@@ -10,6 +10,7 @@ import pytest
 import oocbe
 from oocbe.bounds import forbidden as forbidden_module
 from oocbe.bounds.forbidden import CostlyTuples, Row, forbidden_sets
+from oocbe.bounds.incumbent import LocalSearch
 from oocbe.bounds.relaxation import row_terms
 from oocbe.elimination.row_pruning.row_bounds import LARGEST, FixedPoint
 from oocbe.errors import ValueRangeError
@@ -171,6 +172,13 @@ def test_costs_whose_sums_leave_floating_point(semiring, sign, bounds):
     expected = 1e307 if semiring is MIN_SUM else np.inf
     assert result.value == (expected if sign > 0 else -1e307 if semiring is MAX_SUM else -np.inf)
     assert bounds == "auto" or "without bounds" in result.notes[-1]
+
+
+def test_an_interpreted_search_adds_costs_beyond_floats_without_a_warning():
+    """As compiled; warnings are errors here. It is what searches on a machine's first run."""
+    functions = (Function.from_array((0, 1), [[1e308, 2.5], [1e308, 1e307]]), Function.from_array((0,), [1.5e308, 2.0]))
+    problem = Problem((Variable("x", 2), Variable("y", 2)), functions)
+    assert LocalSearch(problem).run(1.0, 20, is_interpreted=True).value <= 1e308
 
 
 def test_the_ceiling_of_values_is_finite():
