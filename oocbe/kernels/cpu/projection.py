@@ -6,7 +6,8 @@ variable has moved out of its function, value by value.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -23,27 +24,20 @@ BLOCK, SPARSE, GONE = 64, 4, np.int64(-1 << 40)
 removed values in a block: no cost of theirs is below :data:`REMOVED`."""
 
 
-class AscentNetwork(NamedTuple):
-    """Functions laid out for the ascent. A *use* is a variable's position in a function; uses are ordered by function.
+AscentNetwork = namedtuple(
+    "AscentNetwork",
+    "value_start use_start uses function_start function variable message_start table_start tables",
+)
+"""Functions laid out for the ascent. A *use* is a variable's position in a function; uses are ordered by function.
 
-    value_start : int64 (variables + 1,), start of a variable's values in a state.
-    use_start, uses : CSR, the uses of each variable.
-    function_start : int64 (functions + 1,), the uses of each function. function, variable : int64 (uses,), of each use.
-    message_start : int64 (uses,), start of a use's part of a state.
-    table_start : int64 (uses,), start of the function's table in ``tables``: for two variables one table for each use,
-        with the use's own variable fastest; for more, the same one, with the last variable fastest.
-    tables : int32, at least 0.
-    """
-
-    value_start: Any
-    use_start: Any
-    uses: Any
-    function_start: Any
-    function: Any
-    variable: Any
-    message_start: Any
-    table_start: Any
-    tables: Any
+value_start : int64 (variables + 1,), start of a variable's values in a state.
+use_start, uses : CSR, the uses of each variable.
+function_start : int64 (functions + 1,), the uses of each function. function, variable : int64 (uses,), of each use.
+message_start : int64 (uses,), start of a use's part of a state.
+table_start : int64 (uses,), start of the function's table in ``tables``: for two variables one table for each use,
+    with the use's own variable fastest; for more, the same one, with the last variable fastest.
+tables : int32, at least 0.
+"""
 
 
 @inline

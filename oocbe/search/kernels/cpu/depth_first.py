@@ -18,7 +18,8 @@ refund is at least the sum of the charges of any permitted assignment.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -54,26 +55,16 @@ PROMISE = 16
 at each node knapsacks and nurses' shifts took 1.5 times as long, with 1 knapsacks took four times as many nodes."""
 
 
-class Linear(NamedTuple):
-    """Linear constraints laid out for the search; an *entry* is a variable of a constraint.
+Linear = namedtuple("Linear", "start variable coefficient_start coefficient capacity priced refund bits place")
+"""Linear constraints laid out for the search; an *entry* is a variable of a constraint.
 
-    start : int64 (constraints + 1,), the entries of each. variable : int64 (entries,).
-    coefficient_start : int64 (entries,), start of the coefficients of an entry's values in ``coefficient``.
-    coefficient : int64, at least 0. capacity : int64 (constraints,). priced, refund : the same in units of a power of
-        two, rounded down, for products with multipliers: assignments within the capacity are within the refund. bits :
-        int64 (constraints,), multipliers are in units of 2**-bits. place : int64 (constraints,), index of the
-        multiplier in a state.
-    """
-
-    start: Any
-    variable: Any
-    coefficient_start: Any
-    coefficient: Any
-    capacity: Any
-    priced: Any
-    refund: Any
-    bits: Any
-    place: Any
+start : int64 (constraints + 1,), the entries of each. variable : int64 (entries,).
+coefficient_start : int64 (entries,), start of the coefficients of an entry's values in ``coefficient``.
+coefficient : int64, at least 0. capacity : int64 (constraints,). priced, refund : the same in units of a power of
+    two, rounded down, for products with multipliers: assignments within the capacity are within the refund. bits :
+    int64 (constraints,), multipliers are in units of 2**-bits. place : int64 (constraints,), index of the
+    multiplier in a state.
+"""
 
 
 @without_allocation
@@ -281,19 +272,13 @@ WEIGHT_BITS = 20
 """Fraction bits of weights: functions' weights are in units of 2**-20 failures."""
 
 
-class Search(NamedTuple):
-    """Arrays written by a search beside its node.
+Search = namedtuple("Search", "bounds trail mark wanted counts")
+"""Arrays written by a search beside its node.
 
-    bounds : int64 (depths,). trail : int64 (most decisions, 5), see :data:`VARIABLE`.
-    mark : int64 (depths, 3), number of decisions on the path to each depth, and parts and flips kept before it.
-    wanted : int64 (variables,), preferred first value; -1: the cheapest one. counts : int64 (4,), see :data:`DEPTH`.
-    """
-
-    bounds: Any
-    trail: Any
-    mark: Any
-    wanted: Any
-    counts: Any
+bounds : int64 (depths,). trail : int64 (most decisions, 5), see :data:`VARIABLE`.
+mark : int64 (depths, 3), number of decisions on the path to each depth, and parts and flips kept before it.
+wanted : int64 (variables,), preferred first value; -1: the cheapest one. counts : int64 (4,), see :data:`DEPTH`.
+"""
 
 
 @without_allocation

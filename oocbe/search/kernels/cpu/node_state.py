@@ -44,7 +44,8 @@ each node. They are cheap and join many variables, but ignore values removed at 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -70,54 +71,34 @@ USE_OF, VARIABLE, PLACE, SIZE, MESSAGE, STEP = 0, 1, 2, 3, 4, 5
 stride of its values."""
 
 
-class SearchNode(NamedTuple):
-    """The current node.
+SearchNode = namedtuple(
+    "SearchNode",
+    "near state stale left open_of is_sum tied weight reach failures margin least share digits ahead saved_values "
+    "saved_message saved_stale saved_number kept parts flips counts",
+)
+"""The current node.
 
-    near : int32 (uses, 20), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; columns of
-        other variables are empty for functions over more than three.
-    state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
-    left : int64 (variables,), number of remaining values. open_of : int64 (functions,), number of open variables.
-    is_sum : uint8 (functions,), 1 where a function over two open variables is a sum of functions of one each.
-    tied : int64 (variables,), total weight of the functions that are no sums, with another open variable.
-    weight : int64 (functions,).
-    reach : uint8 (variables,), distance in functions up to which changes at each variable are propagated.
-    failures : float64 (variables,), number of conflicts at each: its cheapest value alone costs half of
-        ``need`` or more.
-    margin : int64 (variables,), minimum gain of a substitution of one value for another, for rounding errors; -1: no
-        substitutions.
-    least, share : int32 (most values,), digits : int64 (5, places), for tables, ahead : bool (most uses of a
-        variable,): overwritten.
-    saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
-        constraints,), the number of the node at which a part was last saved.
-    kept : int32, concatenated saved parts. parts : int64 (parts, 3), start and length of each, and the variable if it
-        holds costs of values, or -1. flips : int64, twice the use, plus 1 if it was stale; or -1 - the function that
-        became a sum.
-    counts : int64 (5,), see :data:`NUMBER`.
-    """
-
-    near: Any
-    state: Any
-    stale: Any
-    left: Any
-    open_of: Any
-    is_sum: Any
-    tied: Any
-    weight: Any
-    reach: Any
-    failures: Any
-    margin: Any
-    least: Any
-    share: Any
-    digits: Any
-    ahead: Any
-    saved_values: Any
-    saved_message: Any
-    saved_stale: Any
-    saved_number: Any
-    kept: Any
-    parts: Any
-    flips: Any
-    counts: Any
+near : int32 (uses, 20), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; columns of
+    other variables are empty for functions over more than three.
+state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
+left : int64 (variables,), number of remaining values. open_of : int64 (functions,), number of open variables.
+is_sum : uint8 (functions,), 1 where a function over two open variables is a sum of functions of one each.
+tied : int64 (variables,), total weight of the functions that are no sums, with another open variable.
+weight : int64 (functions,).
+reach : uint8 (variables,), distance in functions up to which changes at each variable are propagated.
+failures : float64 (variables,), number of conflicts at each: its cheapest value alone costs half of
+    ``need`` or more.
+margin : int64 (variables,), minimum gain of a substitution of one value for another, for rounding errors; -1: no
+    substitutions.
+least, share : int32 (most values,), digits : int64 (5, places), for tables, ahead : bool (most uses of a
+    variable,): overwritten.
+saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
+    constraints,), the number of the node at which a part was last saved.
+kept : int32, concatenated saved parts. parts : int64 (parts, 3), start and length of each, and the variable if it
+    holds costs of values, or -1. flips : int64, twice the use, plus 1 if it was stale; or -1 - the function that
+    became a sum.
+counts : int64 (5,), see :data:`NUMBER`.
+"""
 
 
 @helper
