@@ -133,6 +133,14 @@ def test_what_went_is_told():
         assert plan_solve(day(), OPTIONS).propagation == ""
 
 
+def test_an_observer_may_get_its_methods_later():
+    """The plan went only to observers whose class receives it."""
+    plans, listener = [], type("Silent", (Observer,), {})()
+    listener.started = plans.append
+    oocbe.solve(day(9), OPTIONS, observer=listener)
+    assert len(plans) == 1
+
+
 def test_infeasible_problems_are_told_at_once():
     result = oocbe.solve(day(2), OPTIONS)
     assert result.status == "infeasible"

@@ -61,7 +61,7 @@ class History:
         self._orders += 1
         self._buckets.clear()
         target = self._target
-        if target is not None and getattr(type(target), "started", None) is not Observer.started:
+        if target is not None and getattr(target.started, "__func__", None) is not Observer.started:
             target.started(plan())
         names = [problem.variables[v].name for v in choice.order]
 
