@@ -201,6 +201,14 @@ def test_a_plan_says_where_products_may_leave_64_bits(semiring: str) -> None:
             oocbe.solve(problem)
 
 
+def test_a_plan_refuses_complete_tables_without_room_for_what_is_infeasible() -> None:
+    function = Function.from_array((0,), [0, (1 << 62) - 1])
+    problem = Problem((Variable("x", 2),), (function,))
+    for verb in (oocbe.solve, oocbe.plan):
+        with pytest.raises(ValueRangeError, match="leave no room for what is infeasible"):
+            verb(problem, tables="complete")
+
+
 def test_a_plan_refuses_a_temperature_without_use() -> None:
     for command in ("solve", "plan"):
         done = run(app, [command, GRID, "--task", "count", "--temperature", "2"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oocbe.elimination.buckets.message import expected_work, supported_representations
+from oocbe.elimination.buckets.message import checked_tables, expected_work, supported_representations
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import BucketConstraints, WhyPieces
@@ -363,10 +363,12 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
     """Choose an order and predict what it costs.
 
     Raises FormatError: the file named by ``options.order`` is no order of this problem; ValueRangeError: sums of values
-    may leave 64-bit integers; UnsupportedError: factors to compare are negative.
+    may leave 64-bit integers, or no room in requested complete tables; UnsupportedError: factors to compare are
+    negative.
     """
     problem = problem.in_semiring(options.semiring or problem.semiring)
     check_signs(problem, problem.semiring)
+    checked_tables(problem, problem.semiring, value_dtype(problem, problem.semiring), options.tables)
     return plan_of(problem, candidate_orders(problem, options)[0], options)
 
 
