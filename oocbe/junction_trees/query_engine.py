@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.temperature import ROUNDED, check_rounding
+from oocbe.elimination.preparation.temperature import INEXACT, ROUNDED, check_rounding
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.compiled import CompiledTree, Program
 from oocbe.junction_trees.evidence import CaseEvidence, Cases
@@ -179,7 +179,7 @@ class QueryEngine:
         self._problem, self._memory, self._backend = problem, memory, backend
         self._make, self._making = make, making_seconds(cost)
         self._tree = tree
-        self._may_round = problem.semiring == LOG_SUM_EXP and problem.magnitude >= ROUNDED
+        self.may_round = problem.semiring == LOG_SUM_EXP and problem.magnitude >= INEXACT
         self._calibration: Calibration | StoredCalibration | None = None
         self._known: dict[int, CaseEvidence] = {}
         self._certainties: dict[tuple[int, int], CaseEvidence] = {}  # cache of hard evidence
@@ -268,6 +268,8 @@ class QueryEngine:
         missing = [v for v in targets if v not in self._posteriors]
         if not missing:
             return
+        if self.may_round:
+            check_rounding(self._problem, self.log_evidence)
         goes_alone = self._goes_alone(missing)
         if self._asked:  # A second query suggests that more follow: compute all remaining posteriors in one sweep.
             missing = [v for v in range(len(self._problem.variables)) if v not in self._posteriors]
@@ -278,8 +280,6 @@ class QueryEngine:
             self._posteriors |= {v: np.zeros(self._problem.sizes[v]) for v in missing}
         else:
             self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
-        if self._may_round:
-            check_rounding(self._problem, self.log_evidence)
 
     def best(self) -> tuple[dict[int, int], float] | None:
         """The best value of each variable, and the logarithm of their weight; None if the evidence is impossible."""
@@ -288,8 +288,8 @@ class QueryEngine:
         else:
             calibration = self.calibration()
             found = None if calibration is None else calibration.best()
-        if self._may_round and found is not None:
-            check_rounding(self._problem, found[1])
+        if self.may_round and found is not None:
+            check_rounding(self._problem, found[1], ROUNDED)
         return found
 
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

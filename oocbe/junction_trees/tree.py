@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import OrderChoice
-from oocbe.elimination.preparation.temperature import weighted
+from oocbe.elimination.preparation.temperature import check_rounding, weighted
 from oocbe.elimination.reformulation import reduce_arity
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
 from oocbe.formats.bif import conditionals
@@ -486,6 +486,8 @@ class JunctionTree(Shown):
             return self._case.posterior(variable_index(self._problem, names[0]))
         targets = distinct_variables(self.problem, names)
         variables = self.problem.variables
+        if self._case.may_round:
+            check_rounding(self.problem, self.log_evidence)
         soft = {variables[v].name: given for v, given in self._likelihoods.items()}
         cases = cases_of(self.problem, [{variables[v].name: x for v, x in self._evidence.items()}], soft)
         joint: NDArray[np.float64] = joint_of_cases(self.problem, self._case.sweep, cases, targets)[0]
@@ -519,6 +521,8 @@ class JunctionTree(Shown):
         wanted = distinct_variables(problem, names, some=False)
         groups = [distinct_variables(problem, group) for group in joint]
         shares, logarithms = self._case.sweep(known, wanted)
+        if wanted or groups:
+            check_rounding(problem, logarithms)
         ends = np.cumsum([0, *(problem.sizes[v] for v in wanted)]).tolist()
         marginals = {
             problem.variables[v].name: shares[:, first:last]
@@ -601,7 +605,10 @@ class JunctionTree(Shown):
             return self._explanation({variables[0]: best}, self.log_evidence + math.log(shares[best]))
         order = None if self._case.made is None else self._case.made.order
         found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory, order)
-        return None if found is None else self._explanation(*found)
+        if found is None:
+            return None
+        check_rounding(self.problem, found[1])
+        return self._explanation(*found)
 
     def plot(self) -> Picture:
         """The belief network with posteriors in its nodes; UnsupportedError: none, or one of more than 60 variables."""
@@ -634,6 +641,7 @@ class JunctionTree(Shown):
         calibration = self._case.calibration()
         if calibration is None or calibration.log_evidence == -np.inf:
             raise UsageError(f"{self.problem.name}: what is observed is impossible, so nothing can be drawn")
+        check_rounding(self.problem, calibration.log_evidence)
         return Assignments(self.problem.variables, calibration.sample(count, start))
 
     def expected_counts(
@@ -652,7 +660,8 @@ class JunctionTree(Shown):
         UsageError : invalid cases; see :meth:`batch`. LimitError : a function too large for a dense array.
         """
         problem = self.problem
-        found, _ = expected_counts(self._tree, cases_of(problem, cases, likelihood))
+        found, logarithms = expected_counts(self._tree, cases_of(problem, cases, likelihood))
+        check_rounding(problem, logarithms)
         scopes = [tuple(problem.variables[v] for v in function.scope) for function in problem.functions]
         return Counts(Factor(scope, own, "count") for scope, own in zip(scopes, found, strict=True))
 

@@ -88,12 +88,16 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
 
 def _may_refuse(error: Exception, case: Description) -> bool:
-    """Refusals of tasks: an upper bound that sums can reach, products that leave the range of floats."""
-    from oocbe.errors import FloatRangeError, UnsupportedError
+    """Refusals of tasks: an upper bound that sums can reach, products that leave the range of floats, and marginals of
+    values that floats round."""
+    from oocbe.errors import FloatRangeError, UnsupportedError, ValueRangeError
 
     if isinstance(error, FloatRangeError):
         is_product = case["problem"]["semiring"] == "max-product"
         return is_product and case["task"] in ("kbest", "count-optimal") and may_leave_floats(case["problem"])
+    if isinstance(error, ValueRangeError) and case["task"] == "marginals":
+        values = [abs(value) for f in case["problem"]["functions"] for value in (*f["values"], f["default"] or 0)]
+        return "tell assignments apart" in str(error) and sum(values) >= 2.0**43 * case["temperature"]
     return isinstance(error, UnsupportedError) and case["problem"]["upper_bound"] is not None
 
 

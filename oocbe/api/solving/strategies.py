@@ -207,6 +207,8 @@ def _solved(
             with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
                 solving = Solving(stack, options, history, deadline, run)
                 result = solving.solve_interruptibly(interruption)
+            if options.workdir is not None:  # nothing wrong is saved
+                check_solution(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, solving.warning) if solving.warning else result.notes
             with unlimited():

@@ -38,7 +38,7 @@ from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import longest_search, search_orders, speed_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.elimination.preparation.temperature import INEXACT, at_temperature, check_rounding
 from oocbe.elimination.reformulation import negated, reduce_arity
 from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.formats.uai import Evidence
@@ -223,6 +223,8 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
             with _limited(seconds - min(RESERVE_SECONDS, RESERVE_SHARE * seconds) if seconds < math.inf else seconds):
                 if task in ("PR", "MAR"):
                     _sum(whole, options, best, task == "MAR")
+                    if task == "MAR" and best.is_exact() and whole.magnitude >= INEXACT:
+                        check_rounding(at_temperature(whole, 1.0), best.lower)
                 else:
                     asked = range(len(whole.variables)) if task == "MAP" else [number[name] for name in query]
                     _explain(whole, asked, options, best)

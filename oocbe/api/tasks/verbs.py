@@ -8,7 +8,7 @@ explanation use all feasible rows, without dominance. The problem's semiring def
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from oocbe.api.facade import load_problem, settings_from, use_workers_of
 from oocbe.api.tasks.questions import check_semiring, check_task
 from oocbe.elimination.observer import Observer
-from oocbe.errors import UsageError
+from oocbe.errors import UsageError, ValueRangeError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
 from oocbe.model.model_checks import as_integer
 from oocbe.model.problem import Problem
@@ -108,7 +108,7 @@ def answered(
     from oocbe.api.tasks.count import asks_weights, forbid_zero_weights, weighted_count
     from oocbe.api.tasks.result import answered_at_once, lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
-    from oocbe.elimination.preparation.temperature import ROUNDED, at_temperature, check_rounding
+    from oocbe.elimination.preparation.temperature import INEXACT, at_temperature, check_rounding
     from oocbe.elimination.reformulation import Stack, reduce_arity
     from oocbe.propagation.propagated import presolved
 
@@ -138,17 +138,25 @@ def answered(
         "marginals": lambda: weights.marginals(loaded, settings, temperature, observer),
         "min-marginals": lambda: weights.min_marginals(loaded, settings, observer),
     }
+
+    def checked(found: TaskResult) -> TaskResult:
+        may_round = task == "marginals" and loaded.magnitude >= temperature * INEXACT
+        if may_round and isinstance(found.value, float):
+            check_rounding(at_temperature(loaded, temperature), found.value)
+        return found
+
     with listening() as interruption:
         try:
             loaded, stack = whole, Stack(whole, keeps_counts=True)
-            at_once = answered_at_once(task, whole, settings, temperature)
+            at_once = None
+            with suppress(ValueRangeError):  # propagation may remove the values that all others are far from
+                found = answered_at_once(task, whole, settings, temperature)
+                at_once = None if found is None else checked(found)
             if at_once is None and not is_solve:
                 stack = presolved(stack, settings)
                 loaded = stack.problem
                 at_once = answered_at_once(task, loaded, settings, temperature) if loaded.sizes != whole.sizes else None
-            result = lifted(at_once or ways[task](), stack)
-            if task == "marginals" and isinstance(result.value, float) and loaded.magnitude >= temperature * ROUNDED:
-                check_rounding(at_temperature(loaded, temperature), result.value)
+            result = checked(lifted(at_once or ways[task](), stack))
         except BaseException as error:
             if not interruption.caused(error):
                 raise

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from oocbe.elimination.preparation.ranges import float_magnitude
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
@@ -23,8 +24,9 @@ from oocbe.runtime.deadline import looked
 LARGEST_LOGARITHM = 745
 """No logarithm of a positive float is larger in size."""
 
-ROUNDED = 2.0**53
-"""Sums of logarithms of this size are rounded to whole numbers."""
+ROUNDED, INEXACT = 2.0**53, 2.0**43
+"""Sums of logarithms of this size are rounded to whole numbers; to thousandths, so that shares of weights have 3 digits
+at most."""
 
 LARGEST_TOTAL = 2.0**1000
 """Sums of logarithms of weights stay below this in size, so that differences of several are finite."""
@@ -79,24 +81,18 @@ def without_offsets(problem: Problem) -> Problem:
     return replace(problem, functions=tuple(functions), constant=constant)
 
 
-def check_rounding(energies: Problem, logarithm: float) -> None:
-    """Refuse (ValueRangeError) to compare assignments whose values floats round to a whole unit.
+def check_rounding(energies: Problem, logarithms: ArrayLike, limit: float = INEXACT) -> None:
+    """Refuse (ValueRangeError) to compare assignments whose values floats round too much.
 
-    energies : the problem in logarithms. logarithm : of the sum of their weights, or of the largest one.
+    energies : the problem in logarithms. logarithms : of sums of weights, or of largest ones. limit : of their sizes.
     """
-    distance = abs(logarithm - energies.constant)
-    if energies.semiring != LOG_SUM_EXP or not ROUNDED <= distance < math.inf:
-        return
-    # Sums of multiples of a power of two are exact up to 2^53 of them.
-    values = [np.append(f.values, f.default or 0) for f in looked(energies.functions)]
-    mantissas, exponents = np.frexp(np.concatenate(values, dtype=np.float64))
-    digits = np.ldexp(mantissas, 53).astype(np.int64)
-    units = exponents - 53 + np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    if distance >= ROUNDED * 2.0 ** float(units[digits != 0].min()):
+    sizes = np.abs(np.asarray(logarithms) - energies.constant)
+    if energies.semiring == LOG_SUM_EXP and ((limit <= sizes) & (sizes < math.inf)).any():
         raise ValueRangeError(
-            f"{energies.name}: every feasible assignment is more than 2^53 worse than the best values of all functions "
-            "together, so floats do not tell assignments apart; write values that are meant to be infeasible as "
-            "constraints, or as an upper bound, or scale all values down (min-marginals and kbest are exact)"
+            f"{energies.name}: every feasible assignment is more than 2^{math.log2(limit):.0f} times the temperature "
+            "worse than the best values of all functions together, so floats do not tell assignments apart; write "
+            "values that are meant to be infeasible as constraints, or as an upper bound, or scale all values down "
+            "(min-marginals and kbest are exact)"
         )
 
 
