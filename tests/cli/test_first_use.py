@@ -88,7 +88,8 @@ def test_a_dumb_terminal_gets_a_log(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     assert type(observer_for(quiet=False, verbose=False)) is BarObserver
     monkeypatch.setenv("TERM", "dumb")
-    assert type(observer_for(quiet=False, verbose=False)) is LogObserver
+    with closing(observer_for(quiet=False, verbose=False)) as observer:
+        assert type(observer) is LogObserver
 
 
 def test_compiling_within_compiling_counts_once(monkeypatch):

@@ -30,7 +30,8 @@ def test_the_observer_fits_the_flags_and_the_terminal(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert type(observer_for(quiet=False, verbose=False)) is BarObserver
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert type(observer_for(quiet=False, verbose=False)) is LogObserver
+    with closing(observer_for(quiet=False, verbose=False)) as observer:
+        assert type(observer) is LogObserver
 
 
 class Intervals:
@@ -97,7 +98,8 @@ def test_the_bar_of_another_order_begins_anew() -> None:
 
 
 def test_a_quick_solve_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    play(LogObserver())
+    with closing(LogObserver()) as observer:
+        play(observer)
     assert capsys.readouterr() == ("", "")
 
 
