@@ -451,11 +451,10 @@ class JoinElimination(Step):
         """:meth:`rows` by way of the joined rows; None if these are many, or more than ``most``, or do not pay, or the
         result depends on their order."""
         most = min(most, self._most_joined(tables, kernels))
-        shared = tables[0].layout.select((*self.kept, *self.gone))
         # A CPU adds the floats of one key in the order of the eliminated values, in one step or two.
-        is_exact = self.semiring.selects or self.dtype.kind != "f"
-        has_order = is_exact or (kernels.name != "cuda" and not self.has_duplicates)
-        if not has_order or prod(table.rows for table in tables) / 2.0**shared.bits > most:
+        has_order = kernels.name != "cuda" and not self.has_duplicates
+        expected = prod(table.rows for table in tables) / 2.0 ** tables[0].layout.select((*self.kept, *self.gone)).bits
+        if expected > most or not (self.semiring.selects or self.dtype.kind != "f" or has_order):
             return None
         join = Join.as_dtype(tables, self.dtype)
         groups, rows = join.prepare(tables, kernels, piece_rows)

@@ -345,3 +345,19 @@ def test_one_loop_ends_with_the_time_limit():
     with pytest.raises(TimeLimitError):
         oocbe.log_partition(problem, time_limit=1e-6)
     assert oocbe.solve(problem, time_limit=1e-6).status in ("limit", "optimal")
+
+
+def test_propagation_comes_before_a_loop_that_takes_longer(monkeypatch):
+    """It leaves 5 of 45 variables here: the rest are equal to the first, which is 0."""
+    parts = [Function.from_array((v, v + 1), np.arange(4).reshape(2, 2)) for v in range(44)]
+    equal = [Constraint((v, v + 1), np.array([[0, 1], [1, 0]])) for v in range(39)]
+    fixed = Constraint((0,), np.array([[1]]))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(45)), tuple(parts), (*equal, fixed))
+    known = oocbe.solve(problem)
+    for name in ("AT_ONCE_SECONDS", "PROPAGATION_SECONDS"):
+        monkeypatch.setattr(narrow_module, name, 0.0)
+    assert narrow_problem(problem, SolveOptions(), at_once=True) is None
+    result = oocbe.solve(problem)
+    assert (result.value, result.assignment) == (known.value, known.assignment)
+    assert len(known.buckets) == 45 and len(result.buckets) == 5
+    assert len(oocbe.plan(problem).choice.order) == 5

@@ -42,13 +42,13 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     """
     semiring = options.semiring or problem.semiring
     whole = reduce_arity(checked(problem, semiring, options).in_semiring(semiring))
-    if (narrow := narrow_problem(whole, options)) is not None:
+    if (narrow := narrow_problem(whole, options, at_once=True)) is not None:
         return narrow_plan(narrow, options)
     preparation = _Preparation(options)
     stack = preparation.presolved(whole)
     if not preparation.summary:  # else a solve propagates more
         check_linear(stack.problem, semiring)
-    if stack.problem.sizes != whole.sizes and (narrow := narrow_problem(stack.problem, options)) is not None:
+    if (narrow := narrow_problem(stack.problem, options)) is not None:
         return replace(narrow_plan(narrow, options), **_about(stack))
     if prefers_logarithms(stack.problem, options):
         stack = stack.then(Logarithms.of(stack.problem))

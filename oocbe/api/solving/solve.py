@@ -54,10 +54,10 @@ def solve(
     stack = stack.then(Reformulation(stack.problem, whole, name="arity"))
     used, history = stack, History(observer, begin, given)
 
-    def in_one_loop(stack: Stack) -> tuple[Stack, Result | None]:
+    def in_one_loop(stack: Stack, at_once: bool = False) -> tuple[Stack, Result | None]:
         """The result of a problem, or of its logarithms, and its stack."""
         try:
-            return stack, narrow_result(stack.problem, options, begun)
+            return stack, narrow_result(stack.problem, options, begun, at_once)
         except FloatRangeError:
             if stack.problem.semiring.combination is not Combination.MULTIPLY:
                 raise
@@ -76,15 +76,14 @@ def solve(
 
     with listening() as interruption:
         try:
-            used, result = in_one_loop(stack)
+            used, result = in_one_loop(stack, at_once=True)
             if result is None:
                 # The rest of the program takes longer to load than a small problem to solve.
                 from oocbe.propagation.propagated import presolved
 
                 used = stack = presolved(stack, options)
                 check_linear(stack.problem, semiring)
-                if stack.problem.sizes != whole.sizes:
-                    used, result = in_one_loop(stack)
+                used, result = in_one_loop(stack)
             if result is None:
                 from oocbe.api.solving.strategies import solved_or_by_logarithms
 
