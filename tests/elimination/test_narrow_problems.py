@@ -356,7 +356,7 @@ def test_propagation_comes_before_a_loop_that_takes_longer(monkeypatch):
     known = oocbe.solve(problem)
     for name in ("AT_ONCE_SECONDS", "PROPAGATION_SECONDS"):
         monkeypatch.setattr(narrow_module, name, 0.0)
-    assert narrow_problem(problem, SolveOptions(), at_once=True) is None
+    assert narrow_problem(problem, SolveOptions()).is_long
     result = oocbe.solve(problem)
     assert (result.value, result.assignment) == (known.value, known.assignment)
     assert len(known.buckets) == 45 and len(result.buckets) == 5

@@ -42,13 +42,16 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     """
     semiring = options.semiring or problem.semiring
     whole = reduce_arity(checked(problem, semiring, options).in_semiring(semiring))
-    if (narrow := narrow_problem(whole, options, at_once=True)) is not None:
+    narrow = narrow_problem(whole, options)
+    if narrow is not None and not narrow.is_long:
         return narrow_plan(narrow, options)
     preparation = _Preparation(options)
     stack = preparation.presolved(whole)
     if not preparation.summary:  # else a solve propagates more
         check_linear(stack.problem, semiring)
-    if (narrow := narrow_problem(stack.problem, options)) is not None:
+    if stack.problem.sizes != whole.sizes:
+        narrow = narrow_problem(stack.problem, options)
+    if narrow is not None:
         return replace(narrow_plan(narrow, options), **_about(stack))
     if prefers_logarithms(stack.problem, options):
         stack = stack.then(Logarithms.of(stack.problem))

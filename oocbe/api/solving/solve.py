@@ -54,7 +54,7 @@ def solve(
     stack = stack.then(Reformulation(stack.problem, whole, name="arity"))
     used, history = stack, History(observer, begin, given)
 
-    def in_one_loop(stack: Stack, at_once: bool = False) -> tuple[Stack, Result | None]:
+    def in_one_loop(stack: Stack, at_once: bool = False) -> tuple[Stack, Result | str | None]:
         """The result of a problem, or of its logarithms, and its stack."""
         try:
             return stack, narrow_result(stack.problem, options, begun, at_once)
@@ -77,14 +77,14 @@ def solve(
     with listening() as interruption:
         try:
             used, result = in_one_loop(stack, at_once=True)
-            if result is None:
+            if not isinstance(result, Result):
                 # The rest of the program takes longer to load than a small problem to solve.
                 from oocbe.propagation.propagated import presolved
 
                 used = stack = presolved(stack, options)
                 check_linear(stack.problem, semiring)
-                used, result = in_one_loop(stack)
-            if result is None:
+                used, result = in_one_loop(stack) if result or stack.problem.sizes != whole.sizes else (stack, None)
+            if not isinstance(result, Result):
                 from oocbe.api.solving.strategies import solved_or_by_logarithms
 
                 used, result = solved_or_by_logarithms(stack, options, history, begin, interruption)

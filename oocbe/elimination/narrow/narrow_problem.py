@@ -25,13 +25,7 @@ from oocbe.elimination.orders.order import CRITERIA, OrderChoice, OrderFlags, he
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.outcome import ForwardPass, result_of_elimination
 from oocbe.elimination.preparation.ranges import split, value_dtype
-from oocbe.errors import (
-    FloatRangeError,
-    RequestedEndError,
-    ResourceError,
-    TimeLimitError,
-    ValueRangeError,
-)
+from oocbe.errors import FloatRangeError, RequestedEndError, ResourceError, TimeLimitError, ValueRangeError
 from oocbe.kernels.cpu.buckets.narrow_buckets import (
     ADDED,
     ADDED_LOGARITHMS,
@@ -224,6 +218,11 @@ class NarrowProblem:
         return OrderChoice(tuple(self.order.tolist()), self.heuristic, 1, (), ())
 
     @property
+    def is_long(self) -> bool:
+        """Whether propagation takes less time than the loop: it may leave a much smaller problem."""
+        return self.joined * tuning().narrow_cell_seconds > max(AT_ONCE_SECONDS, PROPAGATION_SECONDS * len(self.order))
+
+    @property
     def has_logarithms(self) -> bool:
         """Whether no value is negative."""
         return bool(min(self.tables.values.min(initial=0), *constants_of(self.problem)[0]) >= 0)
@@ -367,7 +366,7 @@ def is_small(problem: Problem) -> bool:
 
 
 def narrow_problem(
-    problem: Problem, options: SolveOptions, temperature: float | Literal[True] | None = None, at_once: bool = False
+    problem: Problem, options: SolveOptions, temperature: float | Literal[True] | None = None
 ) -> NarrowProblem | None:
     """The problem prepared for elimination in one loop; None if it is unsuitable or the options exclude that.
 
@@ -376,7 +375,6 @@ def narrow_problem(
     problem : in its own semiring.
     temperature : converts values to weights (:mod:`oocbe.elimination.preparation.temperature`), or
         :data:`COUNTS`; None: values as in the semiring.
-    at_once : None, too, if propagation takes less time than the loop: it may leave a much smaller problem.
     Raises UnsupportedError: weights are negative; TimeLimitError: the deadline of the block passed; FormatError: the
     file named by ``options.order`` is no order.
     """
@@ -388,10 +386,8 @@ def narrow_problem(
     if (small and requests) or options.bounds not in ("auto", "none"):  # for the engine
         return None
     begin, memory = time.monotonic(), message_memory(options)
-    most = numbers.narrow_bucket_seconds * len(problem.variables)
-    if at_once:
-        most = min(most, max(AT_ONCE_SECONDS, PROPAGATION_SECONDS * len(problem.variables)))
-    found = _order(problem, options, min(most / numbers.narrow_cell_seconds, memory / numbers.cell_bytes), counts)
+    most = numbers.narrow_bucket_seconds * len(problem.variables) / numbers.narrow_cell_seconds
+    found = _order(problem, options, min(most, memory / numbers.cell_bytes), counts)
     taken = time.monotonic() - begin
     if found is None or carried_in_rows(problem) or left_out(problem):
         return None
@@ -550,20 +546,20 @@ def _product(factors: list[Any]) -> Any:
     return factors[0] if factors else 1
 
 
-def narrow_result(problem: Problem, options: SolveOptions, begun: Begun, at_once: bool = False) -> Result | None:
+def narrow_result(problem: Problem, options: SolveOptions, begun: Begun, at_once: bool = False) -> Result | str | None:
     """The result; None if the problem is unsuitable for one loop, or if time ran out and bounds are available.
 
     begun : records an elimination, unless the problem is large: a record takes longer than a bucket.
-    at_once : as for :func:`narrow_problem`.
+    at_once : whether to return ``later``, at once, if propagation takes less time than the loop.
     Raises TimeLimitError: the deadline of the current block passed; FloatRangeError: float64 cannot represent a value,
     or a product, whose logarithm it can; FormatError: the file named by ``options.order`` is no order of this problem.
     """
     begin = time.perf_counter()
     try:
         with Deadline(options.time_limit):
-            narrow = narrow_problem(problem, options, at_once=at_once)
-            if narrow is None:
-                return None
+            narrow = narrow_problem(problem, options)
+            if narrow is None or (at_once and narrow.is_long):
+                return None if narrow is None else "later"
             outcome, assignment = narrow.solve()
     except FloatRangeError:
         assert narrow is not None
