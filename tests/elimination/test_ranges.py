@@ -180,14 +180,6 @@ def test_negative_factors_cannot_be_maximised_over(values):
         oocbe.solve(problem_of(values, [1, 2], semiring=MAX_PRODUCT, constant=1), order_seconds=0)
 
 
-@pytest.mark.parametrize("options", [{}, {"order": "min-degree"}])
-def test_a_negative_default_that_no_row_has_is_no_factor(options):
-    """The engine refused it, and one loop did not."""
-    function = Function((0,), np.array([[0], [1]]), np.array([0.5, 2.0]), -1.0)
-    problem = Problem((Variable("x", 2),), (function,), constant=1.0, semiring=MAX_PRODUCT)
-    assert oocbe.solve(problem, **options).value == oocbe.solve(problem, tables="incomplete").value == 2.0
-
-
 @pytest.mark.parametrize("semiring", [COUNTING, MAX_SUM, LOG_SUM_EXP], ids=str)
 def test_an_upper_bound_that_other_semirings_would_ignore_is_refused(semiring):
     problem = replace(problem_of([1, 2], [3, 4]), upper_bound=6)

@@ -237,8 +237,7 @@ def check_signs(problem: Problem, semiring: Semiring) -> None:
     if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
         return
     for number, f in enumerate(looked(problem.functions)):
-        has_default = (f.default or 0) < 0 and len(f.values) < math.prod(problem.sizes[v] for v in f.scope)
-        if has_default or f.values.min(initial=0) < 0:
+        if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
             raise UnsupportedError(
                 f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "
                 "values that are not negative, such as probabilities"
