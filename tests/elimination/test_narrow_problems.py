@@ -361,3 +361,18 @@ def test_propagation_comes_before_a_loop_that_takes_longer(monkeypatch):
     assert (result.value, result.assignment) == (known.value, known.assignment)
     assert len(known.buckets) == 45 and len(result.buckets) == 5
     assert len(oocbe.plan(problem).choice.order) == 5
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "min-degree"}])
+@pytest.mark.parametrize("count", [3, 700])
+def test_a_negative_default_of_a_product_is_refused_though_no_row_has_it(count, options):
+    """Beside listed zeros, the engine called such a problem infeasible; logarithms refused it only where one loop
+    needed them."""
+    rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    parts = [Function((v, v + 1), rows, np.array([0.9, 0.0, 0.0, 0.01]), -1.0) for v in range(count - 1)]
+    parts.append(Function.from_array((0, count - 1), np.array([[0.0, 1.0], [1.0, 1.0]])))
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(parts), semiring=SEMIRINGS["max-product"]
+    )
+    with pytest.raises(UnsupportedError, match="negative value"):
+        oocbe.solve(problem, **options)

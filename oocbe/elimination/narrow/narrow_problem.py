@@ -25,6 +25,7 @@ from oocbe.elimination.orders.order import CRITERIA, OrderChoice, OrderFlags, he
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.outcome import ForwardPass, result_of_elimination
 from oocbe.elimination.preparation.ranges import split, value_dtype
+from oocbe.elimination.solution_check import has_logarithms
 from oocbe.errors import FloatRangeError, RequestedEndError, ResourceError, TimeLimitError, ValueRangeError
 from oocbe.kernels.cpu.buckets.narrow_buckets import (
     ADDED,
@@ -222,11 +223,6 @@ class NarrowProblem:
         """Whether propagation takes less time than the loop: it may leave a much smaller problem."""
         return self.joined * tuning().narrow_cell_seconds > max(AT_ONCE_SECONDS, PROPAGATION_SECONDS * len(self.order))
 
-    @property
-    def has_logarithms(self) -> bool:
-        """Whether no value is negative."""
-        return bool(min(self.tables.values.min(initial=0), *constants_of(self.problem)[0]) >= 0)
-
     @cached_property
     def rounding(self) -> int | float:
         """Maximum rounding error of a sum of all tables' values; 0 for integers."""
@@ -410,7 +406,7 @@ def narrow_problem(
         constants, adds = constants_of(problem)[0], semiring.combination is Combination.ADD
         if small and adds and tables.magnitude + sum(map(abs, constants)) > LARGEST_SUM:
             return None
-        if semiring.selects and not adds and min(tables.values.min(initial=0), *constants) < 0:
+        if semiring.selects and not adds and not has_logarithms(problem):
             return None
     if temperature is not None and not counts:
         problem, tables = tables.at_temperature(problem, temperature)
@@ -562,9 +558,8 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun, at_once
                 return None if narrow is None else "later"
             outcome, assignment = narrow.solve()
     except FloatRangeError:
-        assert narrow is not None
         is_free = options.order == options.tables == options.bounds == "auto"
-        if problem.semiring.combination is Combination.ADD or (is_free and narrow.has_logarithms):
+        if problem.semiring.combination is Combination.ADD or (is_free and has_logarithms(problem)):
             raise
         return None
     except RequestedEndError:
