@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
@@ -99,7 +100,7 @@ class Race:
     bounds : for pruning rows that reach the problem's upper bound; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`. dtype : of their values;
         None: that of the problem.
-    forward : the class that computes them, or its constructor with some arguments.
+    maker : the class that computes them, or its constructor with some arguments.
     attempts : number of abandoned runs so far. winner : the completed order, or None.
     """
 
@@ -113,12 +114,12 @@ class Race:
         engine: BucketEngine,
         bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
-        forward: Callable[..., Forward] = Forward,
+        maker: Callable[..., MessageMaker] = MessageMaker,
         dtype: np.dtype[Any] | None = None,
     ) -> None:
         self._problem, self._dtype = problem, dtype
         self._semiring, self._dominance, self._run, self._engine = semiring, dominance, run, engine
-        self._bounds, self._tables, self._forward = bounds, tables, forward
+        self._bounds, self._tables, self._maker = bounds, tables, maker
         self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
         self._turn = self.attempts = 0
         self.winner: RaceWinner | None = None
@@ -171,7 +172,8 @@ class Race:
         """A new attempt with an order, before its forward pass."""
         store = self._run.make_store()
         prepared = prepare(self._problem, self._semiring, choice.order, dtype=self._dtype)
-        forward = self._forward(prepared, self._dominance, store, cap, self._engine, self._bounds, self._tables)
+        how = (self._dominance, store, cap, self._engine, self._bounds, self._tables, self._maker)
+        forward = Forward(prepared, *how)
         return Attempt(choice, prepared, store, forward, self._run)
 
 

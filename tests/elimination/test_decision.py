@@ -252,11 +252,10 @@ def test_a_plan_that_knows_the_rows_decides_as_the_run(problem, seed, tables, me
     with pytest.MonkeyPatch.context() as patch, tuned(favour=favour, held_share=0.2):
         values = CompleteStream.values
         patch.setattr(CompleteStream, "values", lambda stream: pieces.append(stream.cuts.pieces) or values(stream))
-        patch.setattr(Forward, "maker", Watched)
         patch.setattr(Watched, "notes", notes := [], raising=False)
         with MessageStore(memory) as store:
             try:
-                Forward(prepared, dominance, store, engine=engine, tables=tables).run()
+                Forward(prepared, dominance, store, engine=engine, tables=tables, maker=Watched).run()
             except ResourceError:
                 return  # not even the smallest piece fits
             at_the_end = [m.is_in_memory for _, _, m, _ in notes]

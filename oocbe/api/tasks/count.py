@@ -52,13 +52,13 @@ from oocbe.counting.presolve import Formula, Presolved, formula_of, presolve, pr
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, Evaluated
-from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import CRITERIA, OrderChoice, is_order_file, judge_order, read_order, search_orders
-from oocbe.elimination.outcome import ForwardPass, outside_of_floats, unscaled
+from oocbe.elimination.outcome import outside_of_floats, unscaled
 from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, sorted_table
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.preparation.upper_bound import hard_part, what_forbids
@@ -217,7 +217,11 @@ def _step(before: Formula, after: Formula) -> PresolveStep:
 
 
 class CountMaker(MessageMaker):
-    """Messages of exact counts, in as many limbs as they need."""
+    """Messages of exact counts, in as many limbs as they need; joined ones may be deleted."""
+
+    def __init__(self, prepared: Prepared, dominance: bool, store: MessageStore, *rest: Any) -> None:
+        super().__init__(prepared, dominance, store, *rest)
+        store.forgets = _forget
 
     def check_range(self, bucket: Bucket) -> None:
         """No check: counts have as many limbs as they need."""
@@ -232,17 +236,6 @@ class CountMaker(MessageMaker):
             bound *= math.prod(sorted(min(amounts, m.rows) for m in messages)[:-1])
         # Counts of limbs that were written in pieces may be small, and are no plain numbers.
         return limbs_for(bound) or int(any(m.has_limbs for m in messages))
-
-
-class CountForward(Forward):
-    """The forward pass of counting."""
-
-    maker: type[MessageMaker] = CountMaker
-
-    def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = True) -> ForwardPass:
-        """Eliminate every variable; joined messages may be deleted. Otherwise as in the base class."""
-        self._store.forgets = _forget
-        return super().run(bucket_done, may_forget=False)
 
 
 def _forget(message: Message) -> bool:
@@ -264,7 +257,7 @@ def count_tables(
 ) -> TaskResult:
     """The same by elimination; ``known`` : an order from an earlier search, in place of a long one."""
     counted = problem_of_task("count", problem)
-    with compute_tables(counted, options, observer, carries=True, known=known, forward=CountForward) as tables:
+    with compute_tables(counted, options, observer, carries=True, known=known, maker=CountMaker) as tables:
         value = tables.outcome.value
     if value is None:
         return finished("count", problem, tables, 0, status="infeasible")
@@ -481,34 +474,19 @@ class _Projecting(MessageMaker):
 
 
 class _ExactMaker(_Projecting, CountMaker):
-    """Messages of weighted counts, in as many limbs as they need, and at most ``most_limbs``."""
+    """Messages of weighted counts, in as many limbs as they need, and at most ``weights.most_limbs``."""
 
-    most_limbs: int | None = None
+    def __init__(self, weights: ScaledWeights, prepared: Prepared, *rest: Any) -> None:
+        prepared.tables += weights.tables(prepared)
+        super().__init__(prepared, *rest)
+        self._most_limbs = weights.most_limbs
 
     def limbs(self, bucket: Bucket) -> int:
         """Limbs for the message, as in the base class."""
-        if self.most_limbs == 0:
+        if self._most_limbs == 0:
             return 0
         needed = super().limbs(bucket)
-        return needed if self.most_limbs is None else min(needed, self.most_limbs)
-
-
-class _ExactForward(CountForward):
-    """The forward pass of a weighted count."""
-
-    maker = _ExactMaker
-
-    def __init__(self, weights: ScaledWeights, prepared: Prepared, *rest: Any, **named: Any) -> None:
-        prepared.tables += weights.tables(prepared)
-        super().__init__(prepared, *rest, **named)
-        assert isinstance(self._maker, _ExactMaker)
-        self._maker.most_limbs = weights.most_limbs
-
-
-class _FloatForward(Forward):
-    """The forward pass of a count in floats."""
-
-    maker = _Projecting
+        return needed if self._most_limbs is None else min(needed, self._most_limbs)
 
 
 def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -527,8 +505,8 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
             answer = exact if "w" in question.kind else int(exact)
             return replace(counts, value=answer, log10=None, kind=question.kind, notes=notes)
     counted, orders = tables_of_count(problem, weights, options)
-    forward = _FloatForward if options.float_counts else partial(_ExactForward, weights)
-    settings: dict[str, Any] = {"carries": True, "orders": orders, "forward": forward}
+    maker = _Projecting if options.float_counts else partial(_ExactMaker, weights)
+    settings: dict[str, Any] = {"carries": True, "orders": orders, "maker": maker}
     with compute_tables(counted, options, observer, **settings) as tables:
         found, exponent = tables.outcome.value, tables.outcome.exponent
     more: dict[str, Any] = {"dtype": tables.prepared.dtype.name, "notes": question.notes, "kind": question.kind}

@@ -27,8 +27,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import CHUNK_ROWS, Bucket, BucketRows, Evaluated, columns_of
-from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
@@ -109,13 +109,13 @@ def compute_tables(
     carries: bool = False,
     known: Sequence[int] = (),
     orders: Callable[[Problem, SolveOptions], list[OrderChoice]] | None = None,
-    forward: Callable[..., Forward] = Forward,
+    maker: Callable[..., MessageMaker] = MessageMaker,
 ) -> Tables:
     """Run the forward pass in the problem's semiring, with every feasible row.
 
     carries : whether the task accepts rows that carry their consumption of linear constraints.
     known : an order from an earlier search, in place of a long one. orders : finds orders, the best first; None: all
-        orders are permitted. forward : class that makes the messages.
+        orders are permitted. maker : class that makes the messages.
     Raises errors of :func:`check_constraints`; ResourceError: memory or disk is full; FloatRangeError: products
     leave float64; TimeLimitError: ``options.time_limit``, counted from here, was reached; it includes later passes.
     """
@@ -140,7 +140,7 @@ def compute_tables(
             observer.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
             return bucket_callback(observer, problem, choice.order)
 
-        race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
+        race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, maker=maker)
         for attempt in race.rounds():
             with attempt:
                 # Tasks read all rows of the messages in a backward pass, so none may be deleted.

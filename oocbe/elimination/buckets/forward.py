@@ -43,7 +43,7 @@ class RowCapError(LimitError):
 
 
 class Forward:
-    """Runs the forward pass over a prepared problem; ``maker`` is the class that computes messages.
+    """Runs the forward pass over a prepared problem.
 
     prepared : the problem, packed for its order.
     dominance : whether to drop dominated rows (if the semiring permits it). store : keeps the messages.
@@ -53,9 +53,8 @@ class Forward:
     bounds : for pruning rows that reach the problem's upper bound, in min-sum; None: all rows are kept.
     tables : form of the messages, see :mod:`oocbe.elimination.buckets.message`; all are incomplete with bounds, or if
         rows carry consumption.
+    maker : the class that computes the messages, or its constructor with some arguments.
     """
-
-    maker: type[MessageMaker] = MessageMaker
 
     def __init__(
         self,
@@ -66,9 +65,10 @@ class Forward:
         engine: BucketEngine | None = None,
         bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
+        maker: Callable[..., MessageMaker] = MessageMaker,
     ) -> None:
         self._prepared, self._store = prepared, store
-        self._maker = self.maker(prepared, dominance, store, row_cap, engine, bounds, tables)
+        self._maker = maker(prepared, dominance, store, row_cap, engine, bounds, tables)
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:
         """Eliminate every variable.
