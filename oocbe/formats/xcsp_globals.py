@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, UnsupportedConstraint, call, constant, variable
 from oocbe.formats.xcsp_reading import Reading
@@ -195,45 +196,38 @@ def operator_of(reading: Reading) -> str:
     return name
 
 
-def _extremum(operator: str) -> Callable[[Reading], None]:
-    def read(reading: Reading) -> None:
-        reading.only("list", "condition")
-        listed, condition = reading.listed(), reading.condition()
-        # All are below a bound where the greatest one is.
-        if condition.operator in (("lt", "le") if operator == "max" else ("gt", "ge")):
-            for part in listed:
-                reading.post(condition.of(part))
-        else:
-            reading.post(condition.of(call(operator, *listed)))
-
-    return read
+def _extremum(operator: str, reading: Reading) -> None:
+    reading.only("list", "condition")
+    listed, condition = reading.listed(), reading.condition()
+    # All are below a bound where the greatest one is.
+    if condition.operator in (("lt", "le") if operator == "max" else ("gt", "ge")):
+        for part in listed:
+            reading.post(condition.of(part))
+    else:
+        reading.post(condition.of(call(operator, *listed)))
 
 
-def _place_of_extremum(operator: str) -> Callable[[Reading], None]:
-    """Reader of a condition on the index of the greatest (least) expression, counted from 0.
+def _place_of_extremum(operator: str, reading: Reading) -> None:
+    """Read a condition on the index of the greatest (least) expression, counted from 0.
 
     Of several such indices the rank says which one is meant; ``any``, the default: one of them meets the condition.
     """
-
-    def read(reading: Reading) -> None:
-        reading.only("list", "condition", attributes=("rank",))
-        listed, condition = reading.listed(), reading.condition()
-        rank = reading.element.attributes.get("rank", "any")
-        if rank not in ("any", "first", "last"):
-            raise reading.element.error(f"found the rank {rank[:40]!r}, expected any, first or last")
-        if len(listed) > MOST_LISTED_ARGUMENTS:
-            raise UnsupportedConstraint(f"more than {MOST_LISTED_ARGUMENTS:,} expressions")
-        extremum = variable(reading.relations.value_of(call(operator, *listed)))
-        has_it = [call("eq", part, extremum) for part in listed]
-        meets = [condition.of(constant(place)) for place in range(len(listed))]
-        if rank == "any":
-            reading.post(call("or", *(call("and", *pair) for pair in zip(has_it, meets, strict=True))))
-            return
-        for place, met in enumerate(meets):
-            earlier = has_it[:place] if rank == "first" else has_it[place + 1 :]
-            reading.post(call("or", met, call("not", has_it[place]), *earlier))
-
-    return read
+    reading.only("list", "condition", attributes=("rank",))
+    listed, condition = reading.listed(), reading.condition()
+    rank = reading.element.attributes.get("rank", "any")
+    if rank not in ("any", "first", "last"):
+        raise reading.element.error(f"found the rank {rank[:40]!r}, expected any, first or last")
+    if len(listed) > MOST_LISTED_ARGUMENTS:
+        raise UnsupportedConstraint(f"more than {MOST_LISTED_ARGUMENTS:,} expressions")
+    extremum = variable(reading.relations.value_of(call(operator, *listed)))
+    has_it = [call("eq", part, extremum) for part in listed]
+    meets = [condition.of(constant(place)) for place in range(len(listed))]
+    if rank == "any":
+        reading.post(call("or", *(call("and", *pair) for pair in zip(has_it, meets, strict=True))))
+        return
+    for place, met in enumerate(meets):
+        earlier = has_it[:place] if rank == "first" else has_it[place + 1 :]
+        reading.post(call("or", met, call("not", has_it[place]), *earlier))
 
 
 def _element(reading: Reading) -> None:
@@ -448,10 +442,10 @@ READERS: dict[str, Callable[[Reading], None]] = {
     "allDifferent": _all_different,
     "allEqual": _all_equal,
     "ordered": _ordered,
-    "maximum": _extremum("max"),
-    "minimum": _extremum("min"),
-    "maximumArg": _place_of_extremum("max"),
-    "minimumArg": _place_of_extremum("min"),
+    "maximum": partial(_extremum, "max"),
+    "minimum": partial(_extremum, "min"),
+    "maximumArg": partial(_place_of_extremum, "max"),
+    "minimumArg": partial(_place_of_extremum, "min"),
     "element": _element,
     "channel": _channel,
     "cumulative": _cumulative,
