@@ -27,7 +27,7 @@ import numpy as np
 from oocbe import errors
 from oocbe.bounds.mini_buckets.mini_buckets import ULP, by_scope, parts_of
 from oocbe.dcop.pseudo_trees import PseudoTree
-from oocbe.elimination.buckets.assignment import value_of
+from oocbe.elimination.buckets.assignment import best_value
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
 from oocbe.elimination.buckets.message import Message
@@ -232,12 +232,7 @@ class Agent:
         """The best value of the variable, given those of ancestors by name; None where each is forbidden."""
         assert self._prepared is not None
         assignment = {index: chosen[known.name] for index, known in enumerate(self._known) if index}
-        best: tuple[int | float, int] | None = None
-        near = replace(self._bucket, messages=[m.near(assignment, 0) for m in self._bucket.messages])
-        for value in range(self._known[0].size):
-            worth = value_of(self._prepared, near, assignment | {0: value})
-            if worth is not None and (best is None or self._prepared.semiring.is_better(worth, best[0])):
-                best = (worth, value)
+        best = best_value(self._prepared, self._bucket, assignment)
         return None if best is None else best[1]
 
     def _prepare(self, received: Sequence[Utility]) -> Prepared:

@@ -98,8 +98,8 @@ def find_row(table: Table, key: NDArray[np.uint64]) -> int:
         from oocbe.kernels.cuda.pairs.extents import rows_around
 
         low, keys = rows_around(keys, key)
-    row = row_in_main_memory(keys, key)
-    return row if row < 0 else low + row
+    begin, end = rows_in_main_memory(keys, key)
+    return low + begin if begin < end else -1
 
 
 def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.uint64]) -> Table:
@@ -113,13 +113,16 @@ def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.
     return replace(table, keys=keys, values=host_array(table.values[low : low + keys.shape[1]]))
 
 
-def row_in_main_memory(keys: NDArray[np.uint64], key: NDArray[np.uint64]) -> int:
-    """Row of a key uint64 (words,) in sorted keys uint64 (words, rows); -1 if there is none.
+def rows_in_main_memory(keys: NDArray[np.uint64], key: NDArray[np.uint64], more: int = 0) -> tuple[int, int]:
+    """First row with a key uint64 (words,) in sorted keys uint64 (words, rows), and the row after the last one.
+
+    more : rows with up to this added to word 0 of the key are included; the sum fits in it.
 
     Without compiled loops: the backward pass looks for a row of each message, and loading a loop takes longer.
     """
     low, high = 0, keys.shape[1]
     for word in range(len(keys) - 1, -1, -1):  # the most significant first
         column, wanted = keys[word, low:high], key[word]
-        low, high = low + int(column.searchsorted(wanted)), low + int(column.searchsorted(wanted, "right"))
-    return low if low < high else -1
+        last = wanted if word else wanted + np.uint64(more)
+        low, high = low + int(column.searchsorted(wanted)), low + int(column.searchsorted(last, "right"))
+    return low, high

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oocbe.elimination.buckets import bucket_message
 from oocbe.elimination.buckets.buckets import ConstraintIndex
 from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.factors import members_of
@@ -23,7 +24,8 @@ from oocbe.kernels.cpu.pairs import sort as sort_kernels
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.tables.residence import row_in_main_memory
+from oocbe.tables.residence import rows_in_main_memory
+from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, star, structures, without_bound
@@ -120,13 +122,42 @@ def test_find_row(words):
     keys = np.unique(random.integers(0, 5, size=(100, words)), axis=0)
     keys = keys[np.lexsort(keys.T)].T.astype(np.uint64).copy()
     for row in range(keys.shape[1]):
-        assert row_in_main_memory(keys, keys[:, row].copy()) == row
+        assert rows_in_main_memory(keys, keys[:, row].copy()) == (row, row + 1)
     known = set(numbers_of(keys))
     for key in itertools.product(range(6), repeat=words):
         column = np.array(key, dtype=np.uint64)
         if numbers_of(column[:, None])[0] not in known:
-            assert row_in_main_memory(keys, column) == -1
-    assert row_in_main_memory(np.empty((words, 0), dtype=np.uint64), np.zeros(words, dtype=np.uint64)) == -1
+            low, high = rows_in_main_memory(keys, column)
+            assert low == high
+        numbers = [numbers_of(keys[1:, [row]])[0] if words > 1 else 0 for row in range(keys.shape[1])]
+        above = numbers_of(column[1:, None])[0] if words > 1 else 0
+        expected = [r for r, n in enumerate(numbers) if n == above and key[0] <= keys[0, r] <= key[0] + 2]
+        assert list(range(*rows_in_main_memory(keys, column, 2))) == expected
+    assert rows_in_main_memory(np.empty((words, 0), dtype=np.uint64), np.zeros(words, dtype=np.uint64)) == (0, 0)
+
+
+@pytest.mark.parametrize("sizes", [(50, 4, 3), (1 << 40, 1 << 40, 1 << 40)])
+@pytest.mark.parametrize("variable", [2, 0])
+def test_cells_of_one_variable_are_those_of_its_values(sizes, variable, tmp_path):
+    """In memory, on disk, and whether or not the rows of the variable's values are adjacent."""
+    random = np.random.default_rng(1)
+    tuples = np.unique(np.minimum(random.integers(0, 50, (300, 3)), np.array(sizes) - 1), axis=0)
+    scope = 2, 0, 1
+    layout = {f"x{v}": size for v, size in zip(scope, sizes, strict=True)}
+    table = Table.from_rows(layout, tuples, np.arange(len(tuples)), MIN_SUM)
+    stored = StoredTable.save(tmp_path / "t", table, chunk_rows=40)
+    for row in (0, 17, 60):
+        chosen = dict(zip(scope, tuples[row].tolist(), strict=True))
+        for form in (Message(scope, table.rows, 0, _table=table), Message(scope, table.rows, 0, _stored=stored)):
+            if sizes[scope.index(variable)] > 50:
+                if variable == 2:
+                    found, values = form.rows_at(chosen)
+                    cells = dict(zip(found.tolist(), values.tolist(), strict=True))
+                    assert cells == {x: v for x in range(50) if (v := form.value_at({**chosen, 2: x})) is not None}
+                continue
+            values, feasible = form.cells_at(chosen, (variable,))
+            cells = [v if ok else None for v, ok in zip(values.tolist(), feasible.tolist(), strict=True)]
+            assert cells == [form.value_at({**chosen, variable: x}) for x in range(len(cells))]
 
 
 @pytest.mark.parametrize("stored", [True, False])

@@ -258,12 +258,12 @@ class CompleteCosts:
     scope: tuple[int, ...]
     values: NDArray[Any]
 
-    def at(self, assignment: Mapping[int, int], sizes: Sequence[int]) -> int:
-        """The cost of an assignment of the scope."""
-        place = 0
+    def at(self, assignment: Mapping[int, int | NDArray[np.int64]], sizes: Sequence[int]) -> Any:
+        """The cost of an assignment of the scope, or costs of as many as an array has values of a variable."""
+        place: int | NDArray[np.int64] = 0
         for v in self.scope:
             place = place * sizes[v] + assignment[v]
-        return int(self.values[place])
+        return self.values[place]
 
 
 def zeros(scope: Sequence[int], sizes: Sequence[int], dtype: np.dtype[Any]) -> CompleteCosts:

@@ -16,6 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.incumbent import find_incumbent
@@ -29,7 +33,7 @@ from oocbe.bounds.mini_buckets.mini_buckets import (
 )
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.bounds.row_tables import ScopeTables
-from oocbe.elimination.buckets.assignment import value_of
+from oocbe.elimination.buckets.assignment import values_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.consumption import is_tabulated
@@ -312,7 +316,7 @@ class Bounding:
             done = MiniBuckets(prepared, z, store, engine, *settings).run(self._bucket_done())
             forward_end = time.perf_counter()
             buckets = {b.variable: b for b in done.buckets}
-            found = self._assigned(done.bound, lambda v, values: value_of(prepared, buckets[v], values), deadline)
+            found = self._assigned(done.bound, lambda v, chosen: values_of(prepared, buckets[v], chosen), deadline)
         if self.shifting and done.split:
             self.notes.append(f"z = {z}: no costs were shifted, as complete tables do not fit; a lower z may be better")
         return done, *found, forward_end
@@ -327,7 +331,7 @@ class Bounding:
         if done.bound is not None and done.split == 0:
             return None  # no bucket was divided: exact elimination is better
         self.notes.append(f"z = {z}: {found.summary}")
-        return done, *self._assigned(done.bound, found.graph.cost, deadline), forward_end
+        return done, *self._assigned(done.bound, found.graph.costs, deadline), forward_end
 
     def _fits(self, z: int) -> bool:
         return self.tables is not None and fits(self.tables, self.order, z, self.memory)
@@ -349,7 +353,7 @@ class Bounding:
         """An assignment and its method; none if no assignment counts."""
         if self._below(bound) is None:
             return None, None
-        assignment = greedy_assignment(self.order, rate, self.target.sizes, self.relaxed)
+        assignment = greedy_assignment(self.order, rate, self.relaxed)
         if assignment is None or self.target.evaluate(assignment) is None:
             return self._searched(deadline)
         return assignment, "greedy"
@@ -429,17 +433,17 @@ def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str
 STEPS, STEPS_A_VARIABLE = 2000, 20
 """Limit of assignments before the search gives up: many times that of a pass without dead ends."""
 
-Rate = Callable[[int, dict[int, int]], "int | float | None"]
-"""Cost of a variable's bucket, given values of the variable and of all later ones; None if they are forbidden."""
+Rate = Callable[[int, dict[int, int]], "tuple[NDArray[Any], NDArray[np.bool_]]"]
+"""Costs of a variable's bucket, one for each of its values, given values of all later ones, and which are feasible."""
 
 
 def greedy_assignment(
-    variables: Sequence[int], rate: Rate, sizes: Sequence[int], relaxed: Sequence[LinearConstraint]
+    variables: Sequence[int], rate: Rate, relaxed: Sequence[LinearConstraint]
 ) -> tuple[int, ...] | None:
     """A value index for each variable with a bucket; None if the search gave up.
 
     variables : in elimination order; those without a bucket are left out. rate : see :data:`Rate`.
-    sizes : of the domains of all variables. relaxed : linear constraints that no table contains.
+    relaxed : linear constraints that no table contains.
     """
     chosen: dict[int, int] = {}
     capacity = _Capacity(relaxed)
@@ -452,8 +456,8 @@ def greedy_assignment(
             return tuple(chosen[v] for v in sorted(chosen))
         if len(candidates) == depth:
             v = places[depth]
-            allowed = [value for value in range(sizes[v]) if capacity.allows(v, value)]
-            rated = [(cost, value) for value in allowed if (cost := rate(v, chosen | {v: value})) is not None]
+            costs, feasible = rate(v, chosen)
+            rated = [(costs[x], x) for x in np.flatnonzero(feasible).tolist() if capacity.allows(v, x)]
             candidates.append([value for _, value in sorted(rated, reverse=True)])
         while not candidates[-1]:
             candidates.pop()

@@ -128,11 +128,14 @@ class JoinGraph:
                     self._add(own.table, CompleteCosts(receiver.separator, -given))
                     self._add(receiver.table, CompleteCosts(receiver.separator, given))
 
-    def cost(self, variable: int, assignment: dict[int, int]) -> int | None:
-        """Cost of a variable's bucket, given values of it and of all later variables; None if they are forbidden."""
-        own = self.buckets[self._position[variable]]
-        costs = [self.clusters[number].table.at(assignment, self.sizes) for number in own]
-        return None if max(costs, default=0) >= self._limit else sum(costs)
+    def costs(self, variable: int, assignment: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Costs of a variable's bucket, one for each of its values, given all later variables; which are feasible."""
+        own, size = self.buckets[self._position[variable]], self.sizes[variable]
+        cells: dict[int, int | NDArray[np.int64]] = {**assignment, variable: np.arange(size)}
+        costs = [self.clusters[number].table.at(cells, self.sizes) for number in own]
+        of_tables = np.array(costs, dtype=np.int64).reshape(len(own), size)
+        feasible = np.asarray((of_tables < self._limit).all(axis=0))
+        return of_tables.sum(axis=0), feasible
 
     def _build(self, seed: int, temperature: float | None, bucket_done: Callable[[int, int, int], None] | None) -> None:
         """Divide the buckets and make the first forward pass."""

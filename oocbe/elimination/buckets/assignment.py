@@ -129,31 +129,21 @@ def backward_pass(
     allotments: dict[int, int] = {}
     consumption, is_better = prepared.consumption, prepared.semiring.is_better
     for bucket in reversed(buckets):
-        kept = [m.near(chosen, bucket.variable) for m in bucket.messages if not m.is_forgotten]
+        deadline.check()
         best: tuple[float, int] | None = None
         best_shares: list[int] = []
         with reading(prepared, bucket):
-            own, feasible = _own_cells(prepared, bucket, chosen, (bucket.variable,))
-            for message in (m for m in bucket.messages if m.is_forgotten):
-                assert recomputation is not None
-                theirs, exist = recomputation.cells(message, chosen, (bucket.variable,))
-                own, feasible = prepared.semiring.combine(own, theirs), feasible & exist
-            values = np.flatnonzero(feasible)
-            if consumption is None and not kept and len(values):
-                is_least = prepared.semiring.marginalisation is Marginalisation.MIN
-                values = values[[np.argmin(own[values]) if is_least else np.argmax(own[values])]]
-            for value in values.tolist():
-                deadline.check()
-                chosen[bucket.variable] = value
-                total: int | float | None
-                shares: list[int] = []
-                if consumption is None:
-                    total = _with_messages(prepared, kept, chosen, own[value].item())
-                else:
-                    room = consumption.limit if bucket.sent is None else allotments[id(bucket.sent)]
-                    total, shares = _Shares(prepared, consumption, room, deadline).of(bucket, chosen, own[value].item())
-                if total is not None and (best is None or is_better(total, best[0])):
-                    best, best_shares = (total, value), shares
+            if consumption is None:
+                best = best_value(prepared, bucket, chosen, recomputation)
+            else:
+                room = consumption.limit if bucket.sent is None else allotments[id(bucket.sent)]
+                own, feasible = _own_cells(prepared, bucket, chosen, (bucket.variable,))
+                for value in np.flatnonzero(feasible).tolist():
+                    chosen[bucket.variable] = value
+                    shares = _Shares(prepared, consumption, room, deadline)
+                    total, rows = shares.of(bucket, chosen, own[value].item())
+                    if total is not None and (best is None or is_better(total, best[0])):
+                        best, best_shares = (total, value), rows
         if best is None:
             name = prepared.problem.variables[bucket.variable].name
             raise CorruptDataError(
@@ -184,36 +174,40 @@ def _own_cells(
     return values, feasible
 
 
-def value_of(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
-    """Combined value of a bucket under an assignment of its variables; None where it is infeasible.
+def best_value(
+    prepared: Prepared, bucket: Bucket, chosen: dict[int, int], recomputation: Recomputation | None = None
+) -> tuple[int | float, int] | None:
+    """The best of :func:`values_of` and the first value of the bucket's variable with it; None if none is feasible."""
+    worths, feasible = values_of(prepared, bucket, chosen, recomputation)
+    values = np.flatnonzero(feasible)
+    if not len(values):
+        return None
+    is_least = prepared.semiring.marginalisation is Marginalisation.MIN
+    value = int(values[np.argmin(worths[values]) if is_least else np.argmax(worths[values])])
+    return worths[value].item(), value
 
-    In product semirings the value excludes the powers of two by which functions and messages were divided; this factor
-    is the same for all values. Rows of the messages must carry no consumption.
+
+def values_of(
+    prepared: Prepared, bucket: Bucket, chosen: dict[int, int], recomputation: Recomputation | None = None
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Combined value of a bucket for each value of its variable, under an assignment of its other variables, and which
+    are feasible.
+
+    In product semirings the values exclude the powers of two by which functions and messages were divided; this factor
+    is the same for all. Rows of the messages must carry no consumption.
     """
-    sizes = prepared.problem.sizes
-    for c in bucket.constraints:
-        if not entries_over(prepared.constraints, c, sizes, chosen, ()):
-            return None
-    total: int | float = prepared.semiring.one
-    for f in bucket.functions:
-        total = _combined(prepared, total, entries_over(prepared.functions, f, sizes, chosen, ()).item())
-    return _with_messages(prepared, bucket.messages, chosen, total)
-
-
-def _with_messages(
-    prepared: Prepared, messages: list[Message], chosen: dict[int, int], total: int | float
-) -> int | float | None:
-    """A value combined with one row of each message; None if a message has no such row."""
-    for message in messages:
-        value = message.value_at(chosen)
-        if value is None:
-            return None
-        total = _combined(prepared, total, value)
-    return total
-
-
-def _combined(prepared: Prepared, one: int | float, other: int | float) -> int | float:
-    return one + other if prepared.semiring.combination is Combination.ADD else one * other
+    semiring, axis = prepared.semiring, (bucket.variable,)
+    worths, feasible = _own_cells(prepared, bucket, chosen, axis)
+    for message in bucket.messages:
+        if message.is_forgotten:
+            assert recomputation is not None
+            theirs, exist = recomputation.cells(message, chosen, axis)
+        else:
+            theirs, exist = message.cells_at(chosen, axis)
+        with np.errstate(over="ignore"):  # sums beyond the range of floats are infinite
+            worths = semiring.combine(worths, np.where(exist, theirs, semiring.one))
+        feasible = feasible & exist
+    return worths, feasible
 
 
 class _Shares:
@@ -239,7 +233,7 @@ class _Shares:
         amounts, worths = amounts[keep], worths[keep]
         steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         for message in bucket.messages:
-            theirs, values = message.rows_at(chosen, self._consumption.bits)
+            theirs, values = message.rows_at(chosen)
             if not len(theirs) or not len(amounts):
                 return None, []
             amounts, worths, before, row = self._joined(amounts, worths, theirs, values)

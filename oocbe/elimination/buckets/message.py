@@ -28,13 +28,22 @@ from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, Stor
 from oocbe.kernels.interface import host_array
 from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.problem import Problem
-from oocbe.model.row_numbers import first_not_below, key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.model.settings.option_values import COMPLETE, INCOMPLETE
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
-from oocbe.tables.residence import find_row, host_rows, host_rows_between, host_values, is_on_device, to_device, to_host
+from oocbe.tables.residence import (
+    find_row,
+    host_rows,
+    host_rows_between,
+    host_values,
+    is_on_device,
+    rows_in_main_memory,
+    to_device,
+    to_host,
+)
 from oocbe.tables.stored import AnyComplete, StoredCompleteTable, StoredTable, open_table
 from oocbe.tables.table import Table
 
@@ -362,39 +371,48 @@ class Message:
         Returns values : int64 or float64, an axis for each free variable; undefined where not feasible. feasible : bool
         of the same shape.
         """
-        source = self._source
-        scope = tuple(reversed(self.scope)) if self.is_complete else self.scope
+        near = self.near(assignment, *free) if len(free) == 1 else self
+        source = near._source
+        scope = tuple(reversed(near.scope)) if near.is_complete else near.scope
         sizes = dict(zip(scope, source.layout.sizes, strict=True))
         shape = tuple(sizes[v] for v in free)
-        if isinstance(self._table, CompleteTable):
-            steps = dict(zip(scope, self._table.steps, strict=True))
+        if isinstance(near._table, CompleteTable):
+            steps = dict(zip(scope, near._table.steps, strict=True))
             numbers = np.full(shape, sum(assignment[v] * steps[v] for v in scope if v not in free), dtype=np.int64)
             for axis, v in enumerate(free):
                 numbers += (np.arange(sizes[v]) * steps[v]).reshape([-1 if a == axis else 1 for a in range(len(free))])
-            found = self._table.values_of(numbers)
-            return found.astype(_widest(found.dtype)), self._table.is_feasible(found)
-        values, feasible = np.zeros(shape, dtype=_widest(self.dtype)), np.zeros(shape, dtype=np.bool_)
+            found = near._table.values_of(numbers)
+            return found.astype(_widest(found.dtype)), near._table.is_feasible(found)
+        values, feasible = np.zeros(shape, dtype=_widest(near.dtype)), np.zeros(shape, dtype=np.bool_)
+        if free == near.scope[:1] and not near.is_complete:
+            cells, found = near.rows_at(assignment)
+            values[cells], feasible[cells] = found, True
+            return values, feasible
         trial = dict(assignment)
         for cell in np.ndindex(*shape):
             trial.update(zip(free, cell, strict=True))
-            value = self.value_at(trial)
+            value = near.value_at(trial)
             if value is not None:
                 values[cell], feasible[cell] = value, True
         return values, feasible
 
-    def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Values, ascending, of the ``bits`` that keys begin with, and of the rows that an assignment selects."""
-        source = self._source
+    def rows_at(self, assignment: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Of the rows of an incomplete message that agree with an assignment: consumption, ascending, and values.
+
+        Without consumption, keys begin with the scope's first variable: its value indices, for an assignment of the
+        others.
+        """
         assert not self.is_complete
-        indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)
-        first = key_number(source.layout.pack(indices), 0)
-        last = first + (1 << bits) - 1
+        layout = self._source.layout
+        others = self.scope[len(self.scope) + 1 - len(layout.scope) :]
+        mask = layout.fields[0].mask
+        key = layout.key_of((0, *(assignment[v] for v in others)))
         if self._table is None:
             assert self._stored is not None and not isinstance(self._stored, StoredCompleteTable)
-            table = self._stored.read_between(first, last)
+            first = key_number(key[:, np.newaxis], 0)
+            table = self._stored.read_between(first, first + mask)
         else:
             assert not isinstance(self._table, CompleteTable)
             table = self._table = to_host(self._table)
-        begin, end = (first_not_below(table.keys, number, 0, table.rows) for number in (first, last + 1))
-        mask = np.uint64((1 << bits) - 1)
-        return (table.keys[0, begin:end] & mask).astype(np.int64), table.values[begin:end]
+        begin, end = rows_in_main_memory(table.keys, key, mask)
+        return (table.keys[0, begin:end] & np.uint64(mask)).astype(np.int64), table.values[begin:end]
