@@ -343,9 +343,8 @@ from which this pays. Such a group leaves the cache of a CPU: the loop without j
 For smaller groups that loop is faster in half of the cases, up to twice. On a device, groups are what is done in
 parallel: a single one of 10^6 rows takes 1.6 s in one step, and 3 ms in two."""
 
-STEPS_A_JOINED_ROW, JOINED_COPIES = 24, 5
-"""On a device: steps of merges of two runs that take as long as a joined row, made and reduced (without joined rows,
-each run of a group meets each one of the other table's); and copies of a joined row in memory."""
+JOINED_COPIES = 5
+"""Copies of a joined row in the memory of a device."""
 
 DOMAIN_CELLS = 2
 """Cells of an array over one table's domain for each row of both tables, at most, to look values up in it."""
@@ -448,13 +447,13 @@ class JoinElimination(Step):
     def _of_few_joined(
         self, tables: Sequence[Table], kernels: Backend, most: float, piece_rows: int | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[Any]] | None:
-        """:meth:`rows` by way of the joined rows; None if these are many, or more than ``most``, or do not pay, or the
-        result depends on their order."""
-        most = min(most, self._most_joined(tables, kernels))
-        # A CPU adds the floats of one key in the order of the eliminated values, in one step or two.
-        has_order = kernels.name != "cuda" and not self.has_duplicates
+        """:meth:`rows` by way of the joined rows; None if these are more than ``most`` or than fit on a device."""
+        if kernels.name == "cuda":
+            from oocbe.kernels.cuda.transfer.memory import device_room
+
+            most = min(most, device_room() / (JOINED_COPIES * (8 * self.layout.words + self.dtype.itemsize)))
         expected = prod(table.rows for table in tables) / 2.0 ** tables[0].layout.select((*self.kept, *self.gone)).bits
-        if expected > most or not (self.semiring.selects or self.dtype.kind != "f" or has_order):
+        if expected > most:
             return None
         join = Join.as_dtype(tables, self.dtype)
         groups, rows = join.prepare(tables, kernels, piece_rows)
@@ -463,21 +462,32 @@ class JoinElimination(Step):
         return self._reduction.rows([Table(join.layout, *rows(groups), self.semiring)], kernels, piece_rows)
 
     def _most_joined(self, tables: Sequence[Table], kernels: Backend) -> float:
-        """Joined rows that are made and reduced in less time than one step without them takes."""
+        """Joined rows that are made and reduced in less time than one step without them takes, in groups of equal size;
+        0 if sums of floats depend on their order."""
+        # A CPU adds the floats of one key in the order of the eliminated values, in one step or two.
+        has_order = kernels.name != "cuda" and not self.has_duplicates
+        if not (self.semiring.selects or self.dtype.kind != "f" or has_order):
+            return 0
         groups = 2.0 ** tables[0].layout.select(self.kept).bits
         is_large = tables[1].rows >= LARGE_GROUPS[kernels.name] * groups
         few = FEW_JOINED * sum(table.rows for table in tables) if is_large else 0
         if kernels.name != "cuda":
             return few
-        from oocbe.kernels.cuda.transfer.memory import device_room
+        from oocbe.kernels.cuda.pairs.join_reduce import STEPS_A_ROW
 
         outer, inner = (
             min(max(1.0, table.rows / groups), 2.0 ** table.layout.select(own).bits)
             for table, own in zip(tables, (self.own_outer, self.own_inner), strict=True)
         )
-        steps = tables[0].rows * inner + tables[1].rows * outer
-        row_bytes = 8 * self.layout.words + self.dtype.itemsize
-        return min(max(few, steps / STEPS_A_JOINED_ROW), device_room() / (JOINED_COPIES * row_bytes))
+        return max(few, (tables[0].rows * inner + tables[1].rows * outer) / STEPS_A_ROW)
+
+    def _of_long_merges(
+        self, tables: Sequence[Table], kernels: Backend, equal_rows: float, most: float = inf
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]] | None:
+        """:meth:`_of_few_joined` if the merges of some large groups take as long as many joined rows, ``equal_rows``;
+        else None. Sums of floats are added in another order then."""
+        is_long = equal_rows > FEW_JOINED * sum(table.rows for table in tables)
+        return self._of_few_joined(tables, kernels, min(most, equal_rows)) if is_long else None
 
     def _arranged(
         self, tables: Iterable[Table], kernels: Backend, piece_rows: int | None, matches: bool
@@ -513,7 +523,7 @@ class JoinElimination(Step):
         """See :class:`Step`; the rows are sorted."""
         tables = list(tables)
         if kernels.name != "cuda":
-            if found := self._of_few_joined(tables, kernels, inf, piece_rows):
+            if found := self._of_few_joined(tables, kernels, self._most_joined(tables, kernels), piece_rows):
                 return found
             join = self.prepare(taken_from(tables), kernels, piece_rows)
             return join.rows(0, len(join.outer.values), join.groups)
@@ -521,13 +531,16 @@ class JoinElimination(Step):
         if is_small and not (self.own_outer and self.own_inner) and not self.has_duplicates:
             part, other = tables if self.own_inner else tables[::-1]
             return self._looked_up(part, other, kernels)
-        if found := self._of_few_joined(tables, kernels, inf, piece_rows):
+        if found := self._of_few_joined(tables, kernels, self._most_joined(tables, kernels), piece_rows):
             return found
+        from oocbe.kernels.cuda.pairs.join_reduce import MatchedRuns
+
         tables, plan = self._arranged(taken_from(tables), kernels, piece_rows, matches=False)
-        rows = [(table.keys, table.values) for table in tables]
-        del tables
-        codes = self.semiring.combination, self.semiring.marginalisation
-        return kernels.join_reduce(rows, None, plan, *codes, piece_rows)
+        runs = MatchedRuns.of([(table.keys, table.values) for table in tables], plan)
+        if found := self._of_long_merges(tables, kernels, runs.equal_rows()):
+            return found
+        tables.clear()
+        return runs.joined(self.semiring.combination, self.semiring.marginalisation)
 
     def _looked_up(self, part: Table, other: Table, kernels: Backend) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """:meth:`rows` on a device, where all variables of ``part`` are in the other table, and its keys differ.
@@ -560,6 +573,21 @@ class JoinElimination(Step):
     def _reduction(self) -> MarginalisationStep:
         """The marginalisation of partial results: rows of one key become one."""
         return MarginalisationStep(self.layout, self.dtype, self.semiring)
+
+    def _equal_rows(self, join: PreparedElimination) -> float:
+        """See :meth:`_of_long_merges`; without a count of the runs of each group."""
+        if join.kernels.name != "cuda":
+            return 0
+        from oocbe.kernels.cuda.pairs.join_reduce import equal_rows, has_merges
+
+        if not has_merges(join.plan):
+            return 0
+        rows, groups = (join.groups.counts1, join.groups.counts2), (join.outer.layout, join.inner.layout)
+        runs = (
+            count.clip(max=1 << min(62, layout.select(own).bits))
+            for count, layout, own in zip(rows, groups, (self.own_outer, self.own_inner), strict=True)
+        )
+        return equal_rows(*(array for pair in zip(rows, runs, strict=True) for array in pair))
 
     def sorted_inputs(self, inputs: Sequence[JoinInput]) -> Sequence[JoinInput]:
         """See :class:`Step`."""
@@ -625,10 +653,14 @@ class JoinElimination(Step):
         """See :class:`Step`."""
         kernels, tables = context.kernels, context.load(inputs, self.semiring, stream)
         most = context.joined_rows(self.layout, self.dtype)
-        if found := self._of_few_joined(tables, kernels, most / GROUP_COPIES):
+        few = most / GROUP_COPIES
+        found = self._of_few_joined(tables, kernels, min(few, self._most_joined(tables, kernels)))
+        if not found:
+            join = self.prepare(taken_from(tables), kernels)
+            found = self._of_long_merges((join.outer, join.inner), kernels, self._equal_rows(join), few)
+        if found:
             yield ResultRows(kernels.download(found[0]), kernels.download(found[1]))
             return
-        join = self.prepare(taken_from(tables), kernels)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
         for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, partial(_met_rows, join, kernels)):

@@ -13,7 +13,7 @@ import pytest
 import oocbe
 from oocbe.algebra import elimination, inputs
 from oocbe.kernels import backend_named
-from oocbe.model.semiring import SEMIRINGS
+from oocbe.model.semiring import SEMIRINGS, SUM_PRODUCT
 from oocbe.tables.table import Table
 
 ROWS = 20_000
@@ -112,8 +112,11 @@ def test_few_joined_rows_are_made_and_reduced(
     semiring: str, shared: tuple[str, ...], own: str, backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The result is that of the loop without joined rows, in memory and in pieces; sums of floats keep their order."""
-    limits = {"cpu": ("FEW_JOINED", (100, 0)), "cuda": ("STEPS_A_JOINED_ROW", (1e-9, np.inf))}
-    name, (always, never) = limits[backend]
+    merges = "oocbe.kernels.cuda.pairs.join_reduce."
+    limits = {
+        "cpu": [("oocbe.algebra.elimination.FEW_JOINED", 100, 0)],
+        "cuda": [(merges + "STEPS_A_ROW", 1e-9, np.inf), (merges + "ROWS_A_LONE_STEP", 0, 0)],
+    }
     is_looked_up = backend == "cuda" and own != "ab" and len(shared) == 1  # values in an array over a small domain
     made = []
     reduce = elimination.JoinElimination._of_few_joined
@@ -133,12 +136,12 @@ def test_few_joined_rows_are_made_and_reduced(
         ]
         one, two = (replace(table, semiring=SEMIRINGS[semiring]) for table in tables)
         results = []
-        for limit in (always, never):
-            monkeypatch.setattr(elimination, name, limit)
+        for is_made in (True, False):
+            for name, always, never in limits[backend]:
+                monkeypatch.setattr(name, always if is_made else never)
             made.clear()
             results.append(oocbe.join_marginalise(one, two, gone, backend=backend))
-            is_made = limit == always and (backend == "cpu" or semiring != "sum-product" or dtype is np.int64)
-            assert [found is not None for found in made] == ([] if is_looked_up else [is_made])
+            assert is_looked_up or (made[-1] is not None) == is_made
             stored = oocbe.join_marginalise(
                 one, two, gone, output=tmp_path / "o", overwrite=True, piece_rows=100, backend=backend
             )
@@ -147,3 +150,36 @@ def test_few_joined_rows_are_made_and_reduced(
             assert results[0].to_dict() == results[2].to_dict()  # to the last bit
         for found in results[1:]:
             assert found.to_dict() == pytest.approx(results[0].to_dict(), rel=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("own", "dtype"), [(1 << 20, np.int64), (8, np.int32), (1 << 20, np.float64)])
+def test_a_large_group_among_small_ones_makes_its_joined_rows(
+    own: int, dtype: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Half of the rows have one value of the variable that stays: each run of that group would meet each other one."""
+    made = []
+    reduce = elimination.JoinElimination._of_few_joined
+    monkeypatch.setattr(
+        elimination.JoinElimination, "_of_few_joined", lambda *a, **o: made.append(reduce(*a, **o)) or made[-1]
+    )
+    random = np.random.default_rng(1)
+    pairs = random.integers(0, (1 << 20, 1 << 20), (1 << 16, 2))
+    pairs[::2, 0] = 5
+    pairs = np.unique(pairs, axis=0)
+    one, two = (
+        Table.from_rows(
+            {"k": 1 << 20, "e": 1 << 20, name: own},
+            np.column_stack((pairs, random.integers(0, own, len(pairs)))),
+            random.integers(1, 90, len(pairs)).astype(dtype), SUM_PRODUCT,
+        )
+        for name in "ab"
+    )  # fmt: skip
+    expected = oocbe.join_marginalise(one, two, "e", backend="cpu").to_dict()
+    found = oocbe.join_marginalise(one, two, "e", backend="cuda")
+    assert made[-1] is not None
+    assert found.to_dict() == pytest.approx(expected, rel=1e-12)
+    made.clear()
+    stored = oocbe.join_marginalise(one, two, "e", output=tmp_path / "o", piece_rows=20 * len(pairs), backend="cuda")
+    assert any(result is not None for result in made)
+    assert stored.read(0, stored.rows).to_dict() == pytest.approx(expected, rel=1e-12)

@@ -14,6 +14,7 @@ more than 64 values, a merge of two lists.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,56 +177,123 @@ def join_reduce(
     """Join and marginalise; see :meth:`oocbe.kernels.interface.Backend.join_reduce`."""
     if not all(len(values) for _, values in tables):
         return cupy().empty((plan.words, 0), dtype=np.uint64), cupy().empty(0, dtype=tables[0][1].dtype)
-    set_bits = 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
-    dense = 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
-    masks = plan.outer_run, plan.inner_rank
-    heads = with_retry(group_heads)(*((keys, mask) for (keys, _), mask in zip(tables, masks, strict=True)))
-    moves = (plan.outer_eliminated, plan.outer_move), (plan.inner_eliminated, plan.inner_move)
-    outer_runs, inner_runs = (
-        with_retry(find_runs)(*table, marked, *move, plan.words, set_bits, dense)
-        for table, marked, move in zip(tables, heads, moves, strict=True)
-    )
+    runs = MatchedRuns.of(tables, plan)
     tables.clear()
-    return _join_runs(outer_runs, inner_runs, plan, set_bits, dense, int(combination), int(marginalisation))
+    return runs.joined(combination, marginalisation)
 
 
-@with_retry
-def _join_runs(
-    outer_runs: Runs,
-    inner_runs: Runs,
-    plan: EliminationPlan,
-    set_bits: int,
-    dense: int,
-    combination: int,
-    marginalisation: int,
-) -> tuple[Any, Any]:
-    """The result rows of pairs of runs; arguments as for :func:`join_reduce` and :func:`find_runs`."""
-    kept, dtype = plan.kept, outer_runs.values.dtype
-    outer_kept, inner_kept = (runs.keys[plan.words - len(kept) :] for runs in (outer_runs, inner_runs))
-    heads = group_heads((outer_kept, kept), (inner_kept, kept))
-    outer_starts, others = map(starts_of, heads)
-    outer_counts, inner_starts, inner_counts = find_partners(outer_kept, outer_starts, inner_kept, others, kept)
-    runs_a_group = inner_runs.heads.count / heads[1].count
-    width = _width(runs_a_group)
-    (units, segments), totals = summed(UNITS, (outer_counts, inner_counts, width), (outer_counts, inner_counts, 1))
-    matched = (inner_starts, inner_counts, outer_starts, outer_counts, units, segments)
-    unit_count, segment_count = totals.numbers().tolist()
-    blocks = -(-unit_count * width // THREADS)
-    tiles = find_tiles(units, THREADS // width, blocks)
-    pointers = np.array([array.data.ptr for array in matched], dtype=np.uint64)  # the source's struct Groups
-    shared = inner_runs.as_argument(), outer_runs.as_argument(), pointers, tiles, unit_count, width
-    definitions: dict[str, Definition] = {
-        "TURNS": _turns(runs_a_group, dense * dtype.itemsize), "DENSE": dense, "SET_BITS": set_bits,
-        "VALUE": C_TYPES[dtype], "COMBINATION": combination, "MARGINALISATION": marginalisation,
-    }  # fmt: skip
-    counts = cupy().empty(segment_count, dtype=np.uint32)
-    launch(kernel("join_reduce", "count_pairs", **definitions), blocks, THREADS, *shared, counts)
-    (row_places,), total = summed(SHORT_COUNTS, (counts, counts, 1))
-    rows = int(total.numbers()[0])
-    keys, values = cupy().empty((plan.words, rows), dtype=np.uint64), cupy().empty(rows, dtype=dtype)
-    function = kernel("join_reduce", "write_pairs", **definitions)
-    launch(function, blocks, THREADS, *shared, row_places, plan.words, keys, values, rows)
-    return keys, values
+@dataclass(frozen=True)
+class MatchedRuns:
+    """Runs of two tables, and for each group of outer runs the inner runs that they meet.
+
+    outer_starts : int64 (groups + 1,), the first run of each group. outer_counts, inner_starts, inner_counts : int64
+        (groups,), runs of a group; no inner ones where the inner table does not have the group.
+    inner_groups : groups of the inner table.
+    """
+
+    outer: Runs
+    inner: Runs
+    outer_starts: Any
+    outer_counts: Any
+    inner_starts: Any
+    inner_counts: Any
+    inner_groups: int
+    plan: EliminationPlan
+
+    @classmethod
+    def of(cls, tables: Sequence[tuple[Any, Any]], plan: EliminationPlan) -> MatchedRuns:
+        """Of the keys and values of two tables with rows, sorted as :class:`EliminationPlan` says."""
+        masks = plan.outer_run, plan.inner_rank
+        heads = with_retry(group_heads)(*((keys, mask) for (keys, _), mask in zip(tables, masks, strict=True)))
+        moves = (plan.outer_eliminated, plan.outer_move), (plan.inner_eliminated, plan.inner_move)
+        outer, inner = (
+            with_retry(find_runs)(*table, marked, *move, plan.words, _set_bits(plan), _dense(plan))
+            for table, marked, move in zip(tables, heads, moves, strict=True)
+        )
+        return with_retry(cls._matched)(outer, inner, plan)
+
+    @classmethod
+    def _matched(cls, outer: Runs, inner: Runs, plan: EliminationPlan) -> MatchedRuns:
+        kept = plan.kept
+        outer_kept, inner_kept = (runs.keys[plan.words - len(kept) :] for runs in (outer, inner))
+        heads = group_heads((outer_kept, kept), (inner_kept, kept))
+        starts, others = map(starts_of, heads)
+        counts, inner_starts, inner_counts = find_partners(outer_kept, starts, inner_kept, others, kept)
+        return cls(outer, inner, starts, counts, inner_starts, inner_counts, heads[1].count, plan)
+
+    def equal_rows(self) -> float:
+        """See :func:`equal_rows`; 0 if sets replace the merges."""
+        outer, inner = self.outer.starts, self.inner.starts
+        if outer is None or inner is None or not has_merges(self.plan):
+            return 0
+        rows, inner_stops = outer[self.outer_starts], self.inner_starts + self.inner_counts
+        inner_rows = inner[inner_stops] - inner[self.inner_starts]
+        return equal_rows(rows[1:] - rows[:-1], self.outer_counts, inner_rows, self.inner_counts)
+
+    def joined(self, combination: int, marginalisation: int) -> tuple[Any, Any]:
+        """The result's keys and values, a row for each pair of runs with a common eliminated value."""
+        return with_retry(self._joined)(int(combination), int(marginalisation))
+
+    def _joined(self, combination: int, marginalisation: int) -> tuple[Any, Any]:
+        plan, dtype, dense = self.plan, self.outer.values.dtype, _dense(self.plan)
+        runs_a_group = self.inner.heads.count / self.inner_groups
+        width = _width(runs_a_group)
+        counts = self.outer_counts, self.inner_counts
+        (units, segments), totals = summed(UNITS, (*counts, width), (*counts, 1))
+        matched = (self.inner_starts, self.inner_counts, self.outer_starts, self.outer_counts, units, segments)
+        unit_count, segment_count = totals.numbers().tolist()
+        blocks = -(-unit_count * width // THREADS)
+        tiles = find_tiles(units, THREADS // width, blocks)
+        pointers = np.array([array.data.ptr for array in matched], dtype=np.uint64)  # the source's struct Groups
+        shared = self.inner.as_argument(), self.outer.as_argument(), pointers, tiles, unit_count, width
+        definitions: dict[str, Definition] = {
+            "TURNS": _turns(runs_a_group, dense * dtype.itemsize), "DENSE": dense, "SET_BITS": _set_bits(plan),
+            "VALUE": C_TYPES[dtype], "COMBINATION": combination, "MARGINALISATION": marginalisation,
+        }  # fmt: skip
+        pairs = cupy().empty(segment_count, dtype=np.uint32)
+        launch(kernel("join_reduce", "count_pairs", **definitions), blocks, THREADS, *shared, pairs)
+        (row_places,), total = summed(SHORT_COUNTS, (pairs, pairs, 1))
+        rows = int(total.numbers()[0])
+        keys, values = cupy().empty((plan.words, rows), dtype=np.uint64), cupy().empty(rows, dtype=dtype)
+        function = kernel("join_reduce", "write_pairs", **definitions)
+        launch(function, blocks, THREADS, *shared, row_places, plan.words, keys, values, rows)
+        return keys, values
+
+
+STEPS_A_ROW, ROWS_A_LONE_STEP = 24, 200
+"""Steps of merges that take as long as a joined row, made and reduced, where all lanes merge; and joined rows in the
+time of one step where a lane merges alone, each step waiting for memory (0.3 to 0.5 us on an H200)."""
+
+CHUNK = 512
+"""Inner runs that a lane meets, at most, as in the source."""
+
+
+def equal_rows(rows: Any, runs: Any, other_rows: Any, other_runs: Any) -> float:
+    """Joined rows that are made and reduced in the time in which each run of a group is merged with each other one.
+
+    Arguments: rows and runs of each group of either table, int64 (groups,) each. A few large groups keep few lanes
+    busy; that time is the longest lane's.
+    """
+    xp = cupy()
+    steps = (rows * other_runs.astype(np.float64) + other_rows * runs.astype(np.float64)).sum()
+    lengths = rows / xp.maximum(runs, 1) + other_rows / xp.maximum(other_runs, 1)
+    lane = (xp.minimum(other_runs, CHUNK) * lengths).max()
+    return float(xp.maximum(steps / STEPS_A_ROW, lane * ROWS_A_LONE_STEP))
+
+
+def has_merges(plan: EliminationPlan) -> bool:
+    """Whether pairs of runs are merged: eliminated values are too many for sets."""
+    return not _set_bits(plan)
+
+
+def _set_bits(plan: EliminationPlan) -> int:
+    """Bits of a set of eliminated values; 0: they are listed."""
+    return 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
+
+
+def _dense(plan: EliminationPlan) -> int:
+    """Eliminated values of a run with dense values; 0: values are not dense."""
+    return 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
 
 
 def _width(runs: float) -> int:
