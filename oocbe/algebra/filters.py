@@ -90,21 +90,20 @@ class _Rows:
     @classmethod
     def of(cls, table: Table | StoredTable, part: Layout) -> _Rows:
         """A table's values of some variables."""
-        plan = move_plan(table.layout, part, part.scope)
-        found = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
+        merged = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
+        waiting: list[NDArray[Any]] = []
         for piece in looked(_pieces(table)):
-            found = np.union1d(found, _comparable(backend_named("cpu").permute(piece.keys, plan, part.words)))
-        return cls(part, found)
+            waiting.append(np.unique(_projected(piece.keys, table.layout, part)))
+            # A merge for each piece would sort all rows before it again.
+            if sum(map(len, waiting)) >= len(merged):
+                merged, waiting = np.unique(np.concatenate([merged, *waiting])), []
+        return cls(part, np.unique(np.concatenate([merged, *waiting])))
 
     def slowest(self, count: int) -> _Rows:
         """The values of the last so many variables, which change slowest."""
         first = len(self.layout.scope) - count
         top = Layout(self.layout.scope[first:], self.layout.sizes[first:])
-        plan = move_plan(self.layout, top, top.scope)
-        return _Rows(
-            top,
-            np.unique(_comparable(backend_named("cpu").permute(_words(self.keys, self.layout.words), plan, top.words))),
-        )
+        return _Rows(top, np.unique(_projected(_words(self.keys, self.layout.words), self.layout, top)))
 
     def among(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of some comparable keys are here."""
@@ -122,15 +121,10 @@ class _Rows:
 
 def _kept(table: Table | StoredTable, rows: _Rows, part: Layout) -> Iterator[Table]:
     """The rows of a table that others have the shared values of, a chunk at a time."""
-    plan = move_plan(table.layout, part, part.scope)
     if not len(rows.keys):
         return
-    if isinstance(table, Table):
-        chunks: Iterator[Table] = iter([to_host(table)])
-    else:
-        chunks = _chunks_near(table, rows)
-    for chunk in looked(chunks):
-        keep = rows.among(_comparable(backend_named("cpu").permute(chunk.keys, plan, part.words)))
+    for chunk in looked(_pieces(table) if isinstance(table, Table) else _chunks_near(table, rows)):
+        keep = rows.among(_projected(chunk.keys, table.layout, part))
         if keep.all():
             yield chunk
         elif keep.any():
@@ -155,7 +149,7 @@ def _edges(table: StoredTable, chunk: int, top: Layout) -> NDArray[Any]:
     """The slowest variables' values in a chunk's first and last row, as comparable keys."""
     numbers, words = table.chunk_keys(chunk), table.layout.words
     keys = np.array([[number >> 64 * word & (1 << 64) - 1 for number in numbers] for word in range(words)], np.uint64)
-    return _comparable(backend_named("cpu").permute(keys, move_plan(table.layout, top, top.scope), top.words))
+    return _projected(keys, table.layout, top)
 
 
 def _pieces(table: Table | StoredTable) -> Iterator[Table]:
@@ -163,6 +157,11 @@ def _pieces(table: Table | StoredTable) -> Iterator[Table]:
         yield to_host(table)
     else:
         yield from table.chunks()
+
+
+def _projected(keys: NDArray[np.uint64], layout: Layout, part: Layout) -> NDArray[Any]:
+    """The values of some variables in keys of a layout, as comparable keys."""
+    return _comparable(backend_named("cpu").permute(keys, move_plan(layout, part, part.scope), part.words))
 
 
 def _comparable(keys: NDArray[np.uint64]) -> NDArray[Any]:

@@ -106,3 +106,19 @@ def test_complete_and_packed_tables_are_taken_by_their_rows(tmp_path):
     packed = [PackedTable.pack(table) for table in (one, two)]
     for first, second in (complete, stored, packed, (complete[0], two), (one, stored[1])):
         assert oocbe.semi_join(first, second).to_dict() == {(1, 1): 3}
+
+
+def test_each_row_of_many_chunks_is_merged_few_times(tmp_path, monkeypatch):
+    rows = np.arange(2_000)[:, None]
+    table = Table.from_rows({"a": 2_000}, rows, rows[:, 0], MIN_SUM)
+    stored = StoredTable.save(tmp_path / "many", table, chunk_rows=10)
+    merged, original = [], np.concatenate
+
+    def concatenate(arrays, *more, **named):
+        found = original(arrays, *more, **named)
+        merged.append(found.size)
+        return found
+
+    monkeypatch.setattr(np, "concatenate", concatenate)
+    assert oocbe.semi_join(Table.from_rows({"a": 2_000}, [[7]], [1], MIN_SUM), stored).rows == 1
+    assert sum(merged) < 10 * table.rows  # each chunk by itself: 100 times
