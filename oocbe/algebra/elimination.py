@@ -9,7 +9,8 @@ does not fit:
   of the small one;
 * otherwise both are partitioned by the eliminated variables as well, which gives partial results. These are written to
   scratch and marginalised there. Minima, maxima and exact integers do not depend on where sums are cut; sums of floats
-  may differ in their last bits from those in memory, in this case alone.
+  may differ in their last bits from those in memory, in this case, and on a device where a group has too many rows for
+  one step (:func:`oocbe.kernels.cuda.pairs.join_reduce.equal_rows`).
 
 For a marginalisation alone, the table is partitioned by the variables that stay; each part is sorted and reduced in
 memory, and the concatenated parts are sorted. A group too large for a piece is reduced block by block: the result of
@@ -464,8 +465,8 @@ class JoinElimination(Step):
     def _most_joined(self, tables: Sequence[Table], kernels: Backend) -> float:
         """Joined rows that are made and reduced in less time than one step without them takes, in groups of equal size;
         0 if sums of floats depend on their order."""
-        # A CPU adds the floats of one key in the order of the eliminated values, in one step or two.
-        has_order = kernels.name != "cuda" and not self.has_duplicates
+        # A CPU adds the floats of one key in the outer rows' order: if sorted, that of a step for the joined rows, too.
+        has_order = kernels.name != "cuda" and tables[0].is_sorted and not self.has_duplicates
         if not (self.semiring.selects or self.dtype.kind != "f" or has_order):
             return 0
         groups = 2.0 ** tables[0].layout.select(self.kept).bits

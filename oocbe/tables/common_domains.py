@@ -185,7 +185,7 @@ def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[La
         if nbytes > memory // 2 or len(seen) > LARGEST_LABELS:
             raise ResourceError(
                 f"{source.what}: column {name} has more than {known:,} labels; {nbytes:,} bytes would have to be in "
-                f"memory; number them as integers before, or raise the limit of {memory:,} bytes"
+                f"memory; number them from 0 before, or raise the limit of {memory:,} bytes"
             )
     seen.pop(None, None)  # an unused null entry of a dictionary
     labels = list(seen)

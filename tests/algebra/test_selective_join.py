@@ -152,10 +152,10 @@ def test_few_joined_rows_are_made_and_reduced(
             assert found.to_dict() == pytest.approx(results[0].to_dict(), rel=1e-12)
 
 
-@pytest.mark.gpu
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize(("own", "dtype"), [(1 << 20, np.int64), (8, np.int32), (1 << 20, np.float64)])
 def test_a_large_group_among_small_ones_makes_its_joined_rows(
-    own: int, dtype: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own: int, dtype: type, backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Half of the rows have one value of the variable that stays: each run of that group would meet each other one."""
     made = []
@@ -176,10 +176,31 @@ def test_a_large_group_among_small_ones_makes_its_joined_rows(
         for name in "ab"
     )  # fmt: skip
     expected = oocbe.join_marginalise(one, two, "e", backend="cpu").to_dict()
-    found = oocbe.join_marginalise(one, two, "e", backend="cuda")
+    found = oocbe.join_marginalise(one, two, "e", backend=backend)
     assert made[-1] is not None
     assert found.to_dict() == pytest.approx(expected, rel=1e-12)
     made.clear()
-    stored = oocbe.join_marginalise(one, two, "e", output=tmp_path / "o", piece_rows=20 * len(pairs), backend="cuda")
+    stored = oocbe.join_marginalise(one, two, "e", output=tmp_path / "o", piece_rows=20 * len(pairs), backend=backend)
     assert any(result is not None for result in made)
     assert stored.read(0, stored.rows).to_dict() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("semiring", ["sum-product", "log-sum-exp"])
+def test_float_sums_of_unsorted_tables_do_not_depend_on_joined_rows(
+    semiring: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random, cells = np.random.default_rng(2), np.array([[e, k] for e in range(200) for k in range(3)])
+    monkeypatch.setitem(elimination.LARGE_GROUPS, "cpu", 1)
+
+    def table(own: str, count: int) -> Table:
+        rows = np.concatenate([np.insert(cells, 0, a, axis=1) for a in range(count)])
+        sizes = {own: count, "e": 200, "k": 3}
+        found = Table.from_rows(sizes, rows, random.random(len(rows)), SEMIRINGS[semiring])
+        order = random.permutation(found.rows)
+        return Table(found.layout, found.keys[:, order], found.values[order], found.semiring)
+
+    one, two, results = table("a", 4), table("b", 2), []
+    for limit in (100, 0):
+        monkeypatch.setattr(elimination, "FEW_JOINED", limit)
+        results.append(oocbe.join_marginalise(one, two, "e", backend="cpu").to_dict())
+    assert results[0] == results[1]  # to the last bit
