@@ -71,8 +71,7 @@ def semi_join(
     found = list(pieces)
     keys = [np.zeros((table.layout.words, 0), dtype=np.uint64), *(piece.keys for piece in found)]
     values = [np.zeros(0, dtype=dtype), *(piece.values for piece in found)]
-    is_sorted = table.is_sorted
-    return Table(table.layout, np.concatenate(keys, axis=1), np.concatenate(values), semiring, is_sorted)
+    return Table(table.layout, np.concatenate(keys, axis=1), np.concatenate(values), semiring, table.is_sorted)
 
 
 def _by_rows(table: AnyTable) -> Table | StoredTable:
@@ -153,10 +152,7 @@ def _edges(table: StoredTable, chunk: int, top: Layout) -> NDArray[Any]:
 
 
 def _pieces(table: Table | StoredTable) -> Iterator[Table]:
-    if isinstance(table, Table):
-        yield to_host(table)
-    else:
-        yield from table.chunks()
+    return iter([to_host(table)]) if isinstance(table, Table) else table.chunks()
 
 
 def _projected(keys: NDArray[np.uint64], layout: Layout, part: Layout) -> NDArray[Any]:

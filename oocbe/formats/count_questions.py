@@ -111,12 +111,9 @@ class CountQuestions:
         self._sets.append(first)
         self._found[first] = f"a count that is projected on some variables ({what!r})"
         for token in range(first + skip, past):
-            word = self._variable(token)
+            word = self._text.raw(token).rstrip(b";").removeprefix(b"x")
             if word not in (b"", b"0"):
                 self._shown.setdefault(word, first)
-
-    def _variable(self, token: int) -> bytes:
-        return self._text.raw(token).rstrip(b";").removeprefix(b"x")
 
     def _refuse(self, first: int, what: str) -> None:
         self._found[first] = self._refused[first] = what

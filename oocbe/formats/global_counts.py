@@ -22,10 +22,6 @@ NETWORK = ("hard", "lin", "var", "quad")
 """Metrics of functions that toulbar2 decomposes itself; ``var`` is ``lin`` there."""
 
 
-def _numbers(reader: GlobalReader) -> list[list[str]]:
-    return [[str(value) for value in range(size)] for size in reader.sizes]
-
-
 def _must_forbid(reader: GlobalReader, cost: Cost) -> None:
     if cost != math.inf:
         raise reader.error(f"found the cost {cost}, expected the upper bound or more, as {reader.keyword} is hard")
@@ -41,7 +37,7 @@ def all_different_soft(reader: GlobalReader) -> None:
     if reader.keyword == "salldiffkp":
         _must_forbid(reader, cost)
     if metric in ("dec", "decbi") or cost == math.inf:
-        reader.differ(_numbers(reader), set(), cost)
+        reader.differ([[str(value) for value in range(size)] for size in reader.sizes], set(), cost)
         return
     for value in reader.all_values():
         reader.outside(reader.weights({value}), 0, 1, metric, cost)

@@ -21,10 +21,10 @@ from oocbe.elimination.engine import bucket_engine
 from oocbe.elimination.engine import consumption as consumption_module
 from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, consumption_of, left_out
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.errors import TimeLimitError, UnsupportedError
+from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.propagation.value_removal import remove_values
 from oocbe.search import subsolver
 from oocbe.search.presolve import result_of_bounds
@@ -509,3 +509,27 @@ def test_rows_with_many_values_are_judged_without_a_list_of_them(monkeypatch):
     problem = Problem(tuple(Variable(f"x{v}", 50000) for v in range(9)), linear_constraints=rows)
     monkeypatch.setattr(consumption_module._Resource, "of", listed)
     assert consumption_module.carried(problem, range(9)) == (0,)
+
+
+@pytest.mark.parametrize("semiring", [COUNTING, SUM_PRODUCT])
+@pytest.mark.parametrize("components", [62, 70, 80])
+def test_counts_beyond_64_bits_are_refused_where_components_share_a_capacity(semiring, components):
+    """Each value alone fits; the sum over all shares of the capacity among the messages may not."""
+    variables = tuple(Variable(f"x{v}", 2) for v in range(components))
+    ones = tuple(Function.from_array((v,), [1, 1]) for v in range(components))
+    linear = LinearConstraint(tuple(range(components)), (np.array([0, 1]),) * components, components - 1)
+    problem = Problem(variables, ones, linear_constraints=(linear,), semiring=semiring)
+    if components == 62:
+        assert oocbe.solve(problem, order_seconds=0).value == 2**components - 1
+        return
+    with pytest.raises(ValueRangeError, match="products can reach"):
+        oocbe.solve(problem, order_seconds=0)
+
+
+def test_sums_over_consumptions_may_exceed_64_bits():
+    """The last message has a row for each consumption; each fits, and their sum is a Python integer."""
+    variables, own = (Variable("a", 4), Variable("b", 4)), (np.arange(4), 4 * np.arange(4))
+    functions = (Function.from_array((0,), [2**60] * 4), Function.from_array((1,), [1] * 4))
+    linear = LinearConstraint((0, 1), own, 14)
+    problem = Problem(variables, functions, linear_constraints=(linear,), semiring=SUM_PRODUCT)
+    assert oocbe.solve(problem, order_seconds=0).value == 15 * 2**60

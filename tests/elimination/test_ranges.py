@@ -142,13 +142,11 @@ def test_counts_within_one_component_are_refused_beyond_the_limit():
 
 
 def test_check_product():
-    int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
-    check_product("here", int64, (2**62, 1), 1)
-    check_product("here", int64, (2**40, -(2**20)), 7)
-    check_product("here", float64, (1e300, 1e300), 9)
-    for factors, size in (((2**62,), 2), ((2**32, -(2**31)), 1), ((2**63,), 1)):
+    check_product("here", (2**62, 1), 1)
+    check_product("here", (2**40, 2**20), 7)
+    for factors, size in (((2**62,), 2), ((2**32, 2**31), 1), ((2**63,), 1)):
         with pytest.raises(ValueRangeError, match=r"^here: "):
-            check_product("here", int64, factors, size)
+            check_product("here", factors, size)
 
 
 def test_largest_magnitude_knows_that_the_lowest_integer_has_no_twin():

@@ -228,12 +228,9 @@ class CountMaker(MessageMaker):
 
     def limbs(self, bucket: Bucket) -> int:
         """Limbs for the product of the greatest joined counts, times the domain size of the variable and the ways to
-        share a consumption among the messages: that of each but one may be any of its rows'."""
-        prepared, messages = self._prepared, bucket.messages
-        bound = prepared.problem.sizes[bucket.variable] * math.prod(max(1, m.largest_magnitude()) for m in messages)
-        if prepared.consumption is not None:
-            amounts = math.prod(limit + 1 for limit in prepared.consumption.limits)
-            bound *= math.prod(sorted(min(amounts, m.rows) for m in messages)[:-1])
+        share a consumption among the messages."""
+        messages, size = bucket.messages, self._prepared.problem.sizes[bucket.variable]
+        bound = size * self.shares(bucket) * math.prod(max(1, m.largest_magnitude()) for m in messages)
         # Counts of limbs that were written in pieces may be small, and are no plain numbers.
         return limbs_for(bound) or int(any(m.has_limbs for m in messages))
 

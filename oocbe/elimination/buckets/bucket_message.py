@@ -425,10 +425,18 @@ class MessageMaker:
         """Raise ValueRangeError if products of integers may leave int64."""
         if self._prepared.dtype.kind != "i":
             return
-        problem, entries = self._prepared.problem, self._prepared.functions.entries
+        sizes, entries = self._prepared.problem.sizes, self._prepared.functions.entries
         factors = [m.largest_magnitude() for m in bucket.messages]
         factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
-        check_product(self._name_of(bucket), self._prepared.dtype, factors, problem.sizes[bucket.variable])
+        check_product(self._name_of(bucket), factors, sizes[bucket.variable] * self.shares(bucket))
+
+    def shares(self, bucket: Bucket) -> int:
+        """Ways to share a consumption among the messages whose values are added: all but one have that of any row."""
+        prepared = self._prepared
+        if prepared.consumption is None or prepared.semiring.selects:
+            return 1
+        amounts, bits = math.prod(limit + 1 for limit in prepared.consumption.limits), prepared.consumption.bits
+        return math.prod(sorted(min(amounts, m.longest_run(bits)) for m in bucket.messages)[:-1])
 
     def _name_of(self, bucket: Bucket) -> str:
         problem = self._prepared.problem

@@ -94,7 +94,8 @@ class Forward:
             if subtree is None:
                 subtree = np.zeros(len(buckets), dtype=np.uint8)
             subtree[bucket.variable] = 1
-            with span(ELIMINATION, f"bucket {place + 1}", variable=self._name_of(bucket)) as timed:
+            name = prepared.problem.variables[bucket.variable].name
+            with span(ELIMINATION, f"bucket {place + 1}", variable=name) as timed:
                 try:
                     message, exponent = self._published(place, bucket) or self._maker.make(place, bucket, subtree)
                 except TooManyRowsError as error:
@@ -124,9 +125,6 @@ class Forward:
             subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome
 
-    def _name_of(self, bucket: Bucket) -> str:
-        return self._prepared.problem.variables[bucket.variable].name
-
     def _fill_separator(self, bucket: Bucket) -> tuple[int, ...]:
         """Set and return the bucket's separator.
 
@@ -149,7 +147,8 @@ class Forward:
         """Combine a message without variables, over all its consumptions, with the result."""
         values = to_host(table).values
         semiring = self._prepared.semiring
-        value = total(values) if semiring.counts else semiring.reduce(values).item()
+        # Each value fits int64, but maybe not their sum over all consumptions.
+        value = total(values) if values.dtype.kind == "i" and not semiring.selects else semiring.reduce(values).item()
         assert outcome.value is not None
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value

@@ -321,6 +321,15 @@ class Message:
         low, high = self._stored.extent or (0, 0)
         return max(abs(low), abs(high))
 
+    def longest_run(self, bits: int) -> int:
+        """Most rows whose keys differ in their lowest ``bits`` alone; all rows of a table that is not in memory."""
+        if not isinstance(self._table, Table) or not self._table.is_sorted:
+            return self.rows
+        keys = to_host(self._table).keys.copy()
+        keys[0] >>= np.uint64(bits)
+        ends = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0))
+        return int(np.diff(ends, prepend=-1, append=self.rows - 1).max())
+
     def value_at(self, assignment: dict[int, int]) -> int | float | None:
         """Value of the row selected by an assignment of (at least) the scope's variables; None if there is none."""
         source, values = self._source, [assignment[v] for v in self.scope]

@@ -120,14 +120,12 @@ def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
     return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
 
 
-def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], size: int) -> None:
-    """Refuse a bucket whose products, summed over ``size`` values, may leave int64; floats always pass.
+def check_product(where: str, factors: Iterable[int], size: int) -> None:
+    """Refuse a bucket whose products of integers, of which ``size`` are added, may leave int64.
 
     where : the bucket, for the message. factors : largest absolute value of each table and lookup joined.
     """
-    if dtype.kind != "i":
-        return
-    bound = math.prod(abs(int(f)) for f in factors) * size
+    bound = math.prod(map(int, factors)) * size
     if bound > INT64_LIMIT:
         raise ValueRangeError(
             f"{where}: products can reach {digits(bound)}, beyond 64-bit integers; give the values as "
