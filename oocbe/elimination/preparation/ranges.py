@@ -129,7 +129,7 @@ def check_product(where: str, factors: Iterable[int], size: int) -> None:
     if bound > INT64_LIMIT:
         raise ValueRangeError(
             f"{where}: products can reach {digits(bound)}, beyond 64-bit integers; give the values as "
-            "floating-point numbers (to count, 1.0 each in the sum-product semiring)"
+            "floating-point numbers (to count, use the task count: its integers may have any size)"
         )
 
 
