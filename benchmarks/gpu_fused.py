@@ -24,13 +24,19 @@ LARGEST_RESULT = 2_000_000_000
 GROUPS = (10_000, 100_000, 1_000_000, 10_000_000)
 
 
-def table(own: str, own_size: int, domain: int, groups: int, rows: int, skewed: bool, seed: int) -> Table:
-    """A sorted table of about so many rows on the device; skewed: group sizes fall off as a power law."""
+CASES = (2, "even"), (8, "even"), (8, "power law"), (1 << 20, "one large")
+"""Values of the eliminated variable, and sizes of groups; one large: half of the rows are in one group."""
+
+
+def table(own: str, own_size: int, domain: int, groups: int, rows: int, sizes: str, seed: int) -> Table:
+    """A sorted table of about so many rows on the device; domain, sizes : see :data:`CASES`."""
     generator = cp.random.default_rng(seed)
     layout = Layout(("e", own, "k"), (domain, own_size, groups))
     e_field, own_field, k_field = (layout.field(name) for name in layout.scope)
     uniform = generator.random(rows)
-    k = ((uniform**2 if skewed else uniform) * groups).astype(np.uint64)
+    k = ((uniform**2 if sizes == "power law" else uniform) * groups).astype(np.uint64)
+    if sizes == "one large":
+        k[: rows // 2] = 0
     e = generator.integers(0, domain, rows, dtype=np.uint64)
     keys = generator.integers(0, own_size, rows, dtype=np.uint64) << np.uint64(own_field.shift)
     keys |= e << np.uint64(e_field.shift)
@@ -52,23 +58,23 @@ def joined_rows(f: Table, g: Table) -> int:
 
 def measure(sizes: list[int], seconds_of: Callable[[Callable[[], Any]], float]) -> None:
     """Print one line a case; results are compared where the joined rows fit in memory."""
-    names = ("rows of one", "of the other", "groups", "domain", "skewed", "joined rows", "result rows", "ms")
+    names = ("rows of one", "of the other", "groups", "domain", "sizes", "joined rows", "result rows", "ms")
     print("".join(f"{name:>14}" for name in (*names, "10^9 joined/s", "unfused")))
     for rows in sizes:
         for groups in GROUPS:
             if groups * 10 > rows:
                 continue
-            for domain, skewed in ((2, False), (8, False), (8, True)):
-                measure_case(rows, groups, domain, skewed, seconds_of)
+            for domain, sizes in CASES:
+                measure_case(rows, groups, domain, sizes, seconds_of)
 
 
-def measure_case(rows: int, groups: int, domain: int, skewed: bool, seconds_of: Any) -> None:
+def measure_case(rows: int, groups: int, domain: int, sizes: str, seconds_of: Any) -> None:
     # Runs hold about half of their values. Two such tables of 10^8 rows in 10^4 groups make more rows than fit on the
     # device: then the second table is smaller.
     own = max(2, 2 * rows // (groups * domain))
     own_inner = max(2, min(own, LARGEST_RESULT // (groups * own)))
-    f = table("a", own, domain, groups, rows, skewed, 1)
-    g = table("b", own_inner, domain, groups, min(rows, groups * domain * own_inner // 2), skewed, 2)
+    f = table("a", own, domain, groups, rows, sizes, 1)
+    g = table("b", own_inner, domain, groups, min(rows, groups * domain * own_inner // 2), sizes, 2)
     joined = joined_rows(f, g)
     result = join_maximise(f, g, "e", backend=KERNELS)
     rows_out = result.rows
@@ -83,7 +89,8 @@ def measure_case(rows: int, groups: int, domain: int, skewed: bool, seconds_of: 
         del unfused, result
         slow = seconds_of(lambda: maximise(join_sum(f, g, backend=KERNELS), "e", backend=KERNELS))
         compared = f"{slow / seconds:.1f} x"
-    numbers = f.rows, g.rows, groups, domain, int(skewed), joined, rows_out
-    print("".join(f"{number:14,}" for number in numbers), end="")
+    numbers = f.rows, g.rows, groups, domain, joined, rows_out
+    print("".join(f"{number:14,}" for number in numbers[:4]), f"{sizes:>13}", end="")
+    print("".join(f"{number:14,}" for number in numbers[4:]), end="")
     print(f"{seconds * 1e3:14.2f}{joined / seconds / 1e9:14.1f}{compared:>14}", flush=True)
     cp.get_default_memory_pool().free_all_blocks()
