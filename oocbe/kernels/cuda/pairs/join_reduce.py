@@ -221,6 +221,7 @@ class MatchedRuns:
         counts, inner_starts, inner_counts = find_partners(outer_kept, starts, inner_kept, others, kept)
         return cls(outer, inner, starts, counts, inner_starts, inner_counts, heads[1].count, plan)
 
+    @with_retry
     def equal_rows(self) -> float:
         """See :func:`equal_rows`; 0 if sets replace the merges."""
         outer, inner = self.outer.starts, self.inner.starts
@@ -268,6 +269,7 @@ CHUNK = 512
 """Inner runs that a lane meets, at most, as in the source."""
 
 
+@with_retry
 def equal_rows(rows: Any, runs: Any, other_rows: Any, other_runs: Any) -> float:
     """Joined rows that are made and reduced in the time in which each run of a group is merged with each other one.
 
