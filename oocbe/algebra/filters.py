@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,11 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
 from oocbe.algebra.inputs import TableLike, check_form, choose_kernels
 from oocbe.kernels import backend_named
+from oocbe.kernels.cpu.pairs.sort import find_rows
 from oocbe.kernels.interface import Backend
+from oocbe.model.row_numbers import first_not_below, key_number
 from oocbe.runtime.deadline import looked
 from oocbe.runtime.tracing.recorder import phase
-from oocbe.tables.columns import check_values
-from oocbe.tables.layout import Layout, move_plan
+from oocbe.tables.columns import RADIX_ROWS, check_values, in_order
+from oocbe.tables.layout import Layout, field_masks, move_plan
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -81,46 +82,58 @@ def _by_rows(table: AnyTable) -> Table | StoredTable:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Different rows of a layout, ascending: uint64 ``keys``; of several words, bytes that compare like them."""
+    """Different rows of a layout: ``keys`` uint64 (words, rows), ascending."""
 
     layout: Layout
-    keys: NDArray[Any]
+    keys: NDArray[np.uint64]
 
     @classmethod
     def of(cls, table: Table | StoredTable, part: Layout) -> _Rows:
         """A table's values of some variables."""
-        merged = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
-        waiting: list[NDArray[Any]] = []
+        waiting: list[NDArray[np.uint64]] = [np.zeros((part.words, 0), dtype=np.uint64)]
         for piece in looked(_pieces(table)):
-            waiting.append(np.unique(_projected(piece.keys, table.layout, part)))
+            waiting.append(_projected(piece.keys, table.layout, part))
             # A merge for each piece would sort all rows before it again.
-            if sum(map(len, waiting)) >= len(merged):
-                merged, waiting = np.unique(np.concatenate([merged, *waiting])), []
-        return cls(part, np.unique(np.concatenate([merged, *waiting])))
+            if sum(keys.shape[1] for keys in waiting[1:]) >= waiting[0].shape[1]:
+                waiting = [_different(waiting, part)]
+        return cls(part, waiting[0] if len(waiting) == 1 else _different(waiting, part))
 
     def slowest(self, count: int) -> _Rows:
         """The values of the last so many variables, which change slowest."""
         first = len(self.layout.scope) - count
         top = Layout(self.layout.scope[first:], self.layout.sizes[first:])
-        return _Rows(top, np.unique(_projected(_words(self.keys, self.layout.words), self.layout, top)))
+        return _Rows(top, _different([_projected(self.keys, self.layout, top)], top))
 
-    def among(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of some comparable keys are here."""
-        if not len(self.keys):
-            return np.zeros(len(keys), dtype=np.bool_)
-        places = np.searchsorted(self.keys, keys)
-        found: NDArray[np.bool_] = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
-        return found
+    def among(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of some keys uint64 (words, rows) are here."""
+        rows = np.arange(keys.shape[1])
+        # Keys that are looked up in ascending order read adjacent rows: without order, each look-up leaves the caches.
+        if min(keys.shape[1], self.keys.shape[1]) >= RADIX_ROWS:
+            keys, rows = in_order(keys, rows, self.layout)
+        found = np.empty(len(rows), dtype=np.int64)
+        find_rows(self.keys, keys, found)
+        is_here = np.empty(len(rows), dtype=np.bool_)
+        is_here[rows] = found >= 0
+        return is_here
 
-    def is_between(self, edges: NDArray[Any]) -> bool:
-        """Whether some row lies between two comparable keys, both included."""
-        low, high = np.searchsorted(self.keys, edges[:1])[0], np.searchsorted(self.keys, edges[1:], side="right")[0]
-        return bool(low < high)
+    def is_between(self, edges: NDArray[np.uint64]) -> bool:
+        """Whether some row lies between two keys uint64 (words, 2), both included."""
+        rows = self.keys.shape[1]
+        first = first_not_below(self.keys, key_number(edges, 0), 0, rows)
+        return first < rows and key_number(self.keys, first) <= key_number(edges, 1)
+
+
+def _different(pieces: list[NDArray[np.uint64]], layout: Layout) -> NDArray[np.uint64]:
+    """Keys uint64 (words, rows) of some pieces, ascending, each once."""
+    keys = np.concatenate(pieces, axis=1)
+    keys, _ = in_order(keys, np.zeros(keys.shape[1], dtype=np.int32), layout)
+    starts = backend_named("cpu").group_starts(keys, field_masks(layout, layout.scope))
+    return np.take(keys, starts[:-1], axis=1)
 
 
 def _kept(table: Table | StoredTable, rows: _Rows, part: Layout) -> Iterator[Table]:
     """The rows of a table that others have the shared values of, a chunk at a time."""
-    if not len(rows.keys):
+    if not rows.keys.shape[1]:
         return
     for chunk in looked(_pieces(table) if isinstance(table, Table) else _chunks_near(table, rows)):
         keep = rows.among(_projected(chunk.keys, table.layout, part))
@@ -144,8 +157,8 @@ def _chunks_near(table: StoredTable, rows: _Rows) -> Iterator[Table]:
         timed.note(chunks=table.chunk_count, chunks_skipped=skipped)
 
 
-def _edges(table: StoredTable, chunk: int, top: Layout) -> NDArray[Any]:
-    """The slowest variables' values in a chunk's first and last row, as comparable keys."""
+def _edges(table: StoredTable, chunk: int, top: Layout) -> NDArray[np.uint64]:
+    """The slowest variables' values in a chunk's first and last row, as keys of theirs uint64 (words, 2)."""
     numbers, words = table.chunk_keys(chunk), table.layout.words
     keys = np.array([[number >> 64 * word & (1 << 64) - 1 for number in numbers] for word in range(words)], np.uint64)
     return _projected(keys, table.layout, top)
@@ -155,26 +168,9 @@ def _pieces(table: Table | StoredTable) -> Iterator[Table]:
     return iter([to_host(table)]) if isinstance(table, Table) else table.chunks()
 
 
-def _projected(keys: NDArray[np.uint64], layout: Layout, part: Layout) -> NDArray[Any]:
-    """The values of some variables in keys of a layout, as comparable keys."""
-    return _comparable(backend_named("cpu").permute(keys, move_plan(layout, part, part.scope), part.words))
-
-
-def _comparable(keys: NDArray[np.uint64]) -> NDArray[Any]:
-    """Keys (words, rows) as one array that sorts like them: the word itself, or all words' bytes, the highest first."""
-    if len(keys) == 1:
-        word: NDArray[Any] = keys[0]
-        return word
-    words = np.ascontiguousarray(keys[::-1].T.astype(">u8"))
-    return words.view(f"S{8 * len(keys)}").reshape(-1)
-
-
-def _words(comparable: NDArray[Any], words: int) -> NDArray[np.uint64]:
-    """The inverse of :func:`_comparable`."""
-    if words == 1:
-        return comparable[None, :]
-    numbers = np.ascontiguousarray(comparable).view(">u8").reshape(-1, words)
-    return np.ascontiguousarray(numbers[:, ::-1].T.astype(np.uint64))
+def _projected(keys: NDArray[np.uint64], layout: Layout, part: Layout) -> NDArray[np.uint64]:
+    """The values of some variables in keys of a layout, as keys of theirs."""
+    return backend_named("cpu").permute(keys, move_plan(layout, part, part.scope), part.words)
 
 
 def drop_forbidden(

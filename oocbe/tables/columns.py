@@ -203,13 +203,7 @@ def sorted_rows(
     numbers = values_of(values, value_dtype(values.dtype, what), what)
     check_numbers(what, numbers, semiring)
     keys = keys_of(columns, layout, what) if columns else np.zeros((1, len(numbers)), dtype=np.uint64)
-    if len(numbers) >= RADIX_ROWS:
-        from oocbe.kernels.cpu.pairs.sort import sort_rows
-
-        keys, numbers = sort_rows(keys, numbers, merged_ranges(map(layout.field, layout.scope)), own=True)
-    else:
-        order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
-        keys, numbers = np.ascontiguousarray(keys[:, order]), numbers[order]
+    keys, numbers = in_order(keys, numbers, layout)
     same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
     if same.any():
         first = layout.unpack(keys[:, [int(np.argmax(same))]])[0].tolist()
@@ -217,3 +211,13 @@ def sorted_rows(
         key = dict(zip(layout.scope, labels, strict=True))
         raise ModelError(f"{what}: two rows have the key {key}; combine them before, as by group_by")
     return layout, keys, numbers
+
+
+def in_order(keys: NDArray[np.uint64], values: NDArray[Any], layout: Layout) -> Rows:
+    """Keys uint64 (words, rows) of a layout, and values (rows,), sorted by the keys; both may be overwritten."""
+    if len(values) >= RADIX_ROWS:
+        from oocbe.kernels.cpu.pairs.sort import sort_rows
+
+        return sort_rows(keys, values, merged_ranges(map(layout.field, layout.scope)), own=True)
+    order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
+    return np.ascontiguousarray(keys[:, order]), values[order]

@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.algebra import filters
 from oocbe.errors import ModelError, UsageError
+from oocbe.kernels.cpu.pairs.sort import ASCENDING, ascent
 from oocbe.model.semiring import MIN_SUM
+from oocbe.tables.columns import RADIX_ROWS
+from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -122,3 +126,25 @@ def test_each_row_of_many_chunks_is_merged_few_times(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "concatenate", concatenate)
     assert oocbe.semi_join(Table.from_rows({"a": 2_000}, [[7]], [1], MIN_SUM), stored).rows == 1
     assert sum(merged) < 10 * table.rows  # each chunk by itself: 100 times
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 40])  # of two variables: keys of one word, and of two
+def test_look_ups_of_many_rows_are_in_order(monkeypatch, size):
+    """Of many keys in no order, each look-up among many would leave the caches: they are sorted first."""
+    random, looked = np.random.default_rng(5), []
+    tuples = np.unique(random.integers(0, size, size=(2 * RADIX_ROWS, 2)), axis=0)
+    layout = Layout(("a", "b"), (size, size))
+    values = np.arange(len(tuples))
+    shuffled, kept = random.permutation(len(tuples)), random.random(len(tuples)) < 0.7
+    table = Table(layout, layout.pack(tuples[shuffled]), values[shuffled], MIN_SUM, is_sorted=False)
+    other = Table(layout, layout.pack(tuples[kept]), values[kept], MIN_SUM, is_sorted=False)
+    before = filters.find_rows
+
+    def counted(keys, wanted, found):
+        looked.append(wanted)
+        before(keys, wanted, found)
+
+    monkeypatch.setattr(filters, "find_rows", counted)
+    found = oocbe.semi_join(table, other)
+    assert found.values.tolist() == shuffled[kept[shuffled]].tolist()
+    assert [ascent(keys) for keys in looked] == [ASCENDING]
