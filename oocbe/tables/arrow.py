@@ -21,7 +21,7 @@ from oocbe.errors import ModelError, UsageError
 from oocbe.runtime.framed import pyarrow
 from oocbe.tables.chunk_files import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
-from oocbe.tables.layout import Label, Layout, label_array
+from oocbe.tables.layout import Label, Labels, Layout, label_array
 
 
 def arrow_table(data: object) -> Any:
@@ -60,7 +60,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         return Column(name, _numbers(data))
     import pyarrow.compute as compute
 
-    given = None if domain is None or isinstance(domain, int) else tuple(domain)
+    given = None if domain is None or isinstance(domain, int) else Labels.of(domain)
     if not arrow.types.is_dictionary(kind):
         check_label_type(name, kind, what)
         if arrow.types.is_string_view(kind):  # Arrow has no index_in for string views
@@ -71,7 +71,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         order = compute.sort_indices(data.dictionary)
         places = np.empty(len(order), dtype=np.int32)
         places[_numbers(order)] = np.arange(len(order))
-        return Column(name, places[_numbers(data.indices)], tuple(data.dictionary.take(order).to_pylist()))
+        return Column(name, places[_numbers(data.indices)], Labels(data.dictionary.take(order).to_pylist()))
     check_label_type(name, kind.value_type, what)
     data = _of_one_dictionary(data)
     labels = data.dictionary
@@ -80,7 +80,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         return Column(name, _looked_up(name, data, what, known, first), known)
     if known is not None or labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
         return column_of(name, data.dictionary_decode(), what, domain, first)
-    return Column(name, _numbers(data.indices), tuple(labels.to_pylist()))
+    return Column(name, _numbers(data.indices), Labels(labels.to_pylist()))
 
 
 def _of_one_dictionary(data: Any) -> Any:
@@ -99,7 +99,7 @@ def is_text(kind: Any) -> bool:
     return str(kind) in ("string", "large_string")
 
 
-def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first: int) -> NDArray[np.integer]:
+def _looked_up(name: str, data: Any, what: str, domain: Labels, first: int) -> NDArray[np.integer]:
     """Index (rows,) of each entry of an Arrow column (integers, truth values or text) among the labels; of an array
     with a dictionary, only its entries are looked up."""
     import pyarrow as arrow
@@ -113,19 +113,22 @@ def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first
     if arrow.types.is_integer(kind) and not arrow.types.is_uint64(kind):
         data = data.cast(arrow.int64())  # labels may exceed the range of a narrow column
     own = label_type(kind)
-    if set(map(type, domain)) - {own}:
+    if domain.kinds - {own}:
         other = next(label for label in domain if type(label) is not own)
         raise ModelError(f"{what}: column {name} is of type {kind}, and its domain has the label {other!r}")
-    if own is str:
-        labels = _labels(name, domain).cast(data.type)
+    if len(data) < len(domain):  # Arrow's hash table of the labels would take longer than the look-ups, in each batch
+        places = np.array([domain.places.get(label, -1) for label in data.to_pylist()], dtype=np.int64)
     else:
-        least, past = (0, 1 << 64) if arrow.types.is_uint64(kind) else (-(1 << 63), 1 << 63)
-        labels = arrow.array([label if least <= int(label) < past else None for label in domain], type=data.type)
-    found = compute.index_in(data, value_set=labels)
-    places = _numbers(found.fill_null(-1) if found.null_count else found)  # the former imports pandas
+        if own is str:
+            labels = label_column(name, domain).cast(data.type)
+        else:
+            least, past = (0, 1 << 64) if arrow.types.is_uint64(kind) else (-(1 << 63), 1 << 63)
+            labels = arrow.array([label if least <= int(label) < past else None for label in domain], type=data.type)
+        found = compute.index_in(data, value_set=labels)
+        places = _numbers(found.fill_null(-1) if found.null_count else found)  # the former imports pandas
     if has_dictionary:
         places = places[_numbers(rows.indices)]
-    if found.null_count and len(wrong := np.flatnonzero(places < 0)):
+    if len(wrong := np.flatnonzero(places < 0)):
         row = int(wrong[0])
         raise ModelError(
             f"{what}: column {name}, {row_of(first + row)}: {rows[row].as_py()!r} is not among the "
@@ -280,14 +283,22 @@ def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
     for name, size in zip(layout.scope, layout.sizes, strict=True):
         kind = arrow.from_numpy_dtype(column_dtype(size))
         if name in layout.labels:
-            own = _labels(name, layout.labels[name]).type
+            own = label_column(name, layout.labels[name]).type
             kind = own if arrow.types.is_boolean(own) else arrow.dictionary(kind, own)
         fields.append(arrow.field(name, kind, nullable=False))
     return arrow.schema([*fields, arrow.field(values, arrow.from_numpy_dtype(dtype), nullable=False)])
 
 
-def _labels(name: str, labels: Sequence[Label]) -> Any:
+def label_column(name: str, labels: Sequence[Label]) -> Any:
     """Labels as an Arrow array: truth values, integers, or text."""
+    if not isinstance(labels, Labels):
+        return _labels(name, labels)
+    if labels.array is None:
+        labels.array = _labels(name, labels)
+    return labels.array
+
+
+def _labels(name: str, labels: Sequence[Label]) -> Any:
     arrow = pyarrow()
     if all(isinstance(label, bool) for label in labels):
         return arrow.array(labels, type=arrow.bool_())
@@ -312,7 +323,7 @@ def array_of(numbers: NDArray[Any]) -> Any:
 def batches_of(layout: Layout, schema: Any, pieces: Iterable[Rows]) -> Iterator[Any]:
     """Record batches of pieces of a table, one per piece."""
     arrow = pyarrow()
-    labels = {name: _labels(name, own) for name, own in layout.labels.items()}
+    labels = {name: label_column(name, own) for name, own in layout.labels.items()}
     for keys, values in pieces:
         columns = []
         for name, indices in zip(layout.scope, columns_of(layout, keys), strict=True):

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.model_checks import as_array, as_values
+from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import Semiring
-from oocbe.tables.layout import Label, Layout, check_integers, merged_ranges
+from oocbe.tables.layout import Label, Labels, Layout, check_integers, merged_ranges
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 Domain: TypeAlias = int | Sequence[Label]
@@ -60,7 +61,7 @@ class Column:
         if not len(self.indices):
             return 1  # a domain has at least one value
         low, high = int(self.indices.min()), int(self.indices.max())
-        return high + 1 if low >= 0 and high < 1 << 62 else tuple(np.unique(self.indices).tolist())
+        return high + 1 if low >= 0 and high < 1 << 62 else tuple(distinct_values(self.indices).tolist())
 
     def numbered(self, domain: Domain, what: str, first: int = 0) -> NDArray[np.integer]:
         """Value indices (rows,) in a domain.
@@ -79,7 +80,7 @@ class Column:
             wrong = (self.indices < 0) | (self.indices >= domain)
             self._refuse(wrong, f"0 to {domain - 1}", what, first)
             return self.indices
-        places = {label: place for place, label in enumerate(domain)}
+        places = Labels.of(domain).places
         if self.labels is not None:
             own = np.array([places.get(label, -1) for label in self.labels], dtype=np.int64)
             found = own[self.indices] if len(own) else np.zeros(0, dtype=np.int64)
@@ -104,7 +105,7 @@ def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
         if isinstance(domain, int):
             sizes.append(domain)
             continue
-        own = domain if isinstance(domain, tuple) else tuple(domain)
+        own = Labels.of(domain)
         if not all(issubclass(kind, str | int) for kind in set(map(type, own))):
             raise ModelError(f"variable {name}: labels are text or integers")
         if len(set(own)) != len(own) or not own:

@@ -14,7 +14,7 @@ from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.framed import pyarrow
 from oocbe.tables.arrow import check_label_type, label_type, labels_of
 from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
-from oocbe.tables.layout import Label, check_integers
+from oocbe.tables.layout import Label, Labels, check_integers
 from oocbe.tables.parquet_source import ColumnSource, batch_rows, check_renamed, source_of, sparing
 
 LABEL_BYTES = 100
@@ -189,4 +189,4 @@ def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[La
             )
     seen.pop(None, None)  # an unused null entry of a dictionary
     labels = list(seen)
-    return tuple(labels if in_order else [*labels[:first], *sorted(labels[first:])])
+    return Labels(labels if in_order else [*labels[:first], *sorted(labels[first:])])

@@ -33,6 +33,34 @@ WORD_BITS = 64
 """Bits of a key word."""
 
 
+class Labels(tuple[Label, ...]):
+    """Labels of a variable, one per value index, with forms of them that are made once and not for each batch of rows.
+
+    array : as an Arrow array, once :func:`oocbe.tables.arrow.label_column` has made it.
+    """
+
+    array: Any = None
+
+    @classmethod
+    def of(cls, labels: Iterable[Label]) -> Labels:
+        """The same labels; the object itself if it has these forms."""
+        return labels if isinstance(labels, Labels) else cls(labels)
+
+    @cached_property
+    def kinds(self) -> set[type]:
+        """Types of the labels."""
+        return set(map(type, self))
+
+    @cached_property
+    def places(self) -> dict[Label, int]:
+        """Value index of each label."""
+        return {label: place for place, label in enumerate(self)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the other forms, which a worker makes itself."""
+        return Labels, (tuple(self),)
+
+
 INTEGER_LABELS = (-(1 << 63), 1 << 64)
 """Range of integer labels, the end excluded: other programs' formats have int64 and uint64."""
 
@@ -62,7 +90,7 @@ def label_array(name: str, labels: Sequence[Label]) -> NDArray[Any] | None:
 def as_domains(domains: Mapping[str, Any] | None) -> dict[str, Any]:
     """Given domains, but None, and numbers of values as Python's integers; ModelError: neither a number nor labels."""
     what, given = "variable {}: the size of a domain".format, (domains or {}).items()
-    return {n: d if isinstance(d, Iterable) else as_integer(what(n), d) for n, d in given if d is not None}
+    return {n: Labels.of(d) if isinstance(d, Iterable) else as_integer(what(n), d) for n, d in given if d is not None}
 
 
 def bits_for(size: int) -> int:

@@ -63,8 +63,6 @@ def read_parquet(
     for name in wanted:
         if name not in known:
             known[name] = domain_in(source, name, limit) or 1  # a domain has at least one value
-        elif not isinstance(known[name], int):
-            known[name] = tuple(known[name])
     layout = layout_for(wanted, known)
     dtype = value_dtype(value_kind(values, source.type_of(values), what), what)
     cost = 8 * (len(wanted) + 2) + 8 * layout.words

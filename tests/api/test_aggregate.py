@@ -22,7 +22,7 @@ from oocbe.api.contraction import EinsumExpression, path_of
 from oocbe.api.source_messages import CELL_BYTES
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, ModelError, ResourceError, UsageError, ValueRangeError
-from oocbe.tables import parquet_source
+from oocbe.tables import arrow, parquet_source
 from tests.helpers.effort import examples
 
 pd = pytest.importorskip("pandas")
@@ -796,3 +796,33 @@ def test_wrong_arguments_of_aggregates_are_refused_by_name():
     twice = pd.DataFrame([["a", "b", 1]], columns=["k", "k", "v"])
     with pytest.raises(ModelError, match="Duplicate column names"):
         oocbe.aggregate(twice, group_by=["k"], values="v")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.uint64()])
+def test_labels_are_not_numbered_again_for_each_chunk(monkeypatch, kind):
+    rows, chunk = 2_000, 20
+    keys = [row - rows for row in range(rows)] if kind == pa.int64() else [row + (1 << 63) for row in range(rows)]
+    column = pa.array(map(str, keys) if kind == pa.string() else keys, kind)
+    data = pa.table({"k": column, "v": np.arange(rows)})
+    chunks = pa.Table.from_batches(data.to_batches(max_chunksize=chunk))
+    hashed, original = [], pc.index_in
+
+    def index_in(entries, *, value_set):
+        hashed.append(len(value_set))
+        return original(entries, value_set=value_set)
+
+    monkeypatch.setattr(pc, "index_in", index_in)
+    best = oocbe.aggregate(chunks, data.slice(5), group_by=["k"], on=["k"], values="v").to_arrow("v")
+    assert dict(zip(best["k"].to_pylist(), best["v"].to_pylist(), strict=True)) == {
+        key.as_py(): 2 * row for row, key in enumerate(column) if row >= 5
+    }
+    assert sum(hashed) <= 4 * rows  # for each chunk: a hundred times
+
+
+def test_arrow_labels_of_a_table_are_made_once(monkeypatch):
+    made, original = [], arrow._labels
+    monkeypatch.setattr(arrow, "_labels", lambda name, labels: made.append(name) or original(name, labels))
+    data = pa.table({"k": ["x", "y", "z"], "l": [5, 6, 7], "v": [1, 2, 3]})
+    named = {"best": ("max", "v"), "least": ("min", "v"), "mean": ("mean", "v"), "of": ("argmax", "v", "l")}
+    found = oocbe.aggregate(data, group_by=["k"], aggregate=named)
+    assert found.column("of").to_pylist() == [5, 6, 7] and made == ["k"]
