@@ -24,10 +24,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.algebra.elimination import Join
 from oocbe.algebra.operators import join_marginalise, marginalise
 from oocbe.api.source_messages import Explain
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import UsageError, amount
+from oocbe.kernels import backend_named
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
@@ -138,14 +140,8 @@ def _joined_rows(tables: Sequence[Table]) -> int:
     """Rows of the join of one or two incomplete tables."""
     if len(tables) == 1:
         return tables[0].rows
-    one, two = tables
-    shared = [name for name in one.scope if name in two.layout]
-    if not shared:
-        return one.rows * two.rows
-    rows = [table.to_rows()[0][:, [table.scope.index(name) for name in shared]] for table in tables]
-    groups = np.unique(np.concatenate(rows), axis=0, return_inverse=True)[1].ravel()
-    counts = [np.bincount(own, minlength=len(groups)) for own in np.split(groups, [one.rows])]
-    return int(counts[0] @ counts[1])
+    groups, _ = Join.as_dtype(tables, tables[0].dtype).prepare(tables, backend_named("cpu"))
+    return int(groups.joined_rows)
 
 
 def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable | None:
