@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from oocbe.algebra import inputs
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
-from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM
+from oocbe.kernels.cpu.pairs import join_reduce
+from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
 from oocbe.tables.table import Table
 
 
@@ -68,3 +72,20 @@ def test_one_group_cut_into_many_pieces(monkeypatch):
     assert np.array_equal(whole.values, pieces.values)
     expected = maximise(join_sum(t1, t2), "e")
     assert (whole.rows, whole.values.sum()) == (expected.rows, expected.values.sum())
+
+
+@pytest.mark.parametrize(("own", "matched"), [("x", 4_000), ("", 10)])  # runs of one row, or one run of all rows
+def test_small_pieces_do_not_read_a_group_or_a_run_again(monkeypatch, own, matched):
+    rows, calls = 4_000, []
+    place = np.random.default_rng(4).permutation(rows)
+    outer = Table.from_rows({"a": rows, **dict.fromkeys(own, rows)}, np.column_stack([place] * (1 + len(own))), place)
+    place = place[:matched]
+    inner = Table.from_rows({"a": rows, "y": rows}, np.column_stack([place, place]), place)
+    outer, inner = (replace(table, semiring=SUM_PRODUCT, values=table.values / 7) for table in (outer, inner))
+    outer = replace(outer, is_sorted=False)  # sums of floats in the outer rows' order: in one step
+    whole = join_maximise(outer, inner, "a", backend="cpu")
+    monkeypatch.setattr(inputs, "FILTER_RATIO", rows)  # the outer rows without a partner stay
+    for name, originals in (("_join_reduce", join_reduce._join_reduce), ("_next_run", join_reduce._next_run)):
+        monkeypatch.setattr(join_reduce, name, lambda *given, own=originals: calls.append(given) or own(*given))
+    assert join_maximise(outer, inner, "a", piece_rows=10, backend="cpu").to_dict() == whole.to_dict()
+    assert len(calls) < 10  # one or two for every ten rows: 400 or 800

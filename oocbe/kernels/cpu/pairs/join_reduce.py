@@ -160,7 +160,9 @@ def join_reduce(
     largest = int(groups.counts2.max()) if len(groups.counts2) else 0
     direct = plan.eliminated_bits <= DIRECT_BITS
     table_bits = plan.eliminated_bits if direct else max(1, (2 * largest - 1).bit_length())
-    ranges = row_ranges(keys.shape[1], piece_rows, PIECES_A_THREAD if largest < LARGE_GROUP else 1)
+    # No piece has fewer rows than the largest group, which it might prepare for them again.
+    most = None if piece_rows is None else max(piece_rows, largest)
+    ranges = row_ranges(keys.shape[1], most, PIECES_A_THREAD if largest < LARGE_GROUP else 1)
     pieces = _run_aligned(keys, plan.outer_run, ranges)
     shared = (
         *outer, *inner, groups.starts1, groups.counts1, groups.starts2, groups.counts2, largest, table_bits, direct,
@@ -182,9 +184,11 @@ def _run_aligned(
     keys: NDArray[np.uint64], masks: NDArray[np.uint64], ranges: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """The ranges, bounds moved forward to the next start of a run, without empty ones (unless there is no other)."""
-    bounds = [0, *(_next_run(keys, masks, stop) for _, stop in ranges)]
-    pieces = [(a, b) for a, b in pairwise(bounds) if b > a]
-    return pieces or [(0, 0)]
+    bounds = [0]
+    for _, stop in ranges:
+        if stop > bounds[-1]:  # else within the last run
+            bounds.append(_next_run(keys, masks, stop))
+    return list(pairwise(bounds)) or [(0, 0)]
 
 
 @jit
