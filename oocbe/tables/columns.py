@@ -215,7 +215,7 @@ def sorted_rows(
 
 
 def in_order(keys: NDArray[np.uint64], values: NDArray[Any], layout: Layout) -> Rows:
-    """Keys uint64 (words, rows) of a layout, and values (rows,), sorted by the keys; both may be overwritten."""
+    """Keys uint64 (words, rows) of a layout, and values (rows,), sorted by the keys, which may be overwritten."""
     if len(values) >= RADIX_ROWS:
         from oocbe.kernels.cpu.pairs.sort import sort_rows
 

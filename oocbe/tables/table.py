@@ -16,7 +16,7 @@ from oocbe.model.results.numerals import format_bytes
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.runtime.framed import module_of_frames
 from oocbe.runtime.pictures.shown import Shown
-from oocbe.tables.columns import Domains, Rows, check_scope, check_values, given_values, sorted_rows
+from oocbe.tables.columns import Domains, Rows, check_scope, check_values, given_values, in_order, sorted_rows
 from oocbe.tables.exchange import VALUES, ColumnSettings, Exchanged
 from oocbe.tables.layout import Layout, as_domains, check_integers
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers, limbs_of
@@ -91,9 +91,7 @@ class Table(Shown, Exchanged):
         rows, numbers = _matching(layout, tuples, values)
         check_numbers(f"table over {layout.scope}", numbers, semiring)
         check_values(f"table over {layout.scope}", rows, layout)
-        keys = layout.pack(rows)
-        order = np.lexsort(keys)
-        keys = np.ascontiguousarray(keys[:, order])
+        keys, order = in_order(layout.pack(rows), np.arange(len(rows)), layout)
         if keys.shape[1] > 1 and (keys[:, 1:] == keys[:, :-1]).all(axis=0).any():
             raise ModelError(f"table over {layout.scope}: a tuple occurs twice")
         return cls(layout, keys, np.ascontiguousarray(numbers[order]), semiring, is_sorted=True)

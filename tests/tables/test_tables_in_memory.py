@@ -11,6 +11,7 @@ from oocbe.algebra.operators import join_sum
 from oocbe.errors import ModelError, TimeLimitError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.deadline import Deadline
+from oocbe.tables.columns import RADIX_ROWS
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored import StoredCompleteTable, StoredTable
 from oocbe.tables.table import Table
@@ -154,3 +155,12 @@ def test_counting_rows_of_a_complete_table_looks_at_the_deadline():
 def test_a_value_outside_its_domain_is_named_with_its_row_and_variable():
     with pytest.raises(ModelError, match=r"row 1 \(the first is 0\): 5 lies outside the domain of b, which is 0 to 2"):
         Table.from_rows({"a": 2, "b": 3}, [(0, 0), (1, 5)], [3, 4])
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 40])  # keys of one word, and of two
+def test_many_rows_are_sorted_by_the_radix_sort(monkeypatch, size):
+    for name in ("lexsort", "argsort"):
+        monkeypatch.setattr(np, name, lambda keys: pytest.fail("five times as slow"))
+    rows = np.random.default_rng(8).permutation(RADIX_ROWS)
+    table = Table.from_rows({"a": size, "b": size}, np.column_stack([rows, rows]), rows.astype(np.int32))
+    assert table.values.tolist() == list(range(RADIX_ROWS)) and table.values.dtype == np.int32
