@@ -57,7 +57,11 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     if arrow.types.is_null(kind):  # of text in a pandas frame without rows, for example
         return Column(name, np.zeros(0, dtype=np.int64))
     if arrow.types.is_integer(kind) and not (domain is not None and not isinstance(domain, int)):
-        return Column(name, _numbers(data))
+        numbers = _numbers(data)
+        if domain is not None or not len(numbers) or (numbers.min() >= 0 and numbers.max() < 1 << 62):
+            return Column(name, numbers)
+        different, places = np.unique(numbers, return_inverse=True)
+        return Column(name, places, Labels(different.tolist()))
     import pyarrow.compute as compute
 
     given = None if domain is None or isinstance(domain, int) else Labels.of(domain)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.model_checks import as_array, as_values
-from oocbe.model.row_numbers import distinct_values
 from oocbe.model.semiring import Semiring
 from oocbe.tables.layout import Label, Labels, Layout, check_integers, merged_ranges
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
@@ -58,10 +57,7 @@ class Column:
         """The smallest domain for this column."""
         if self.labels:
             return self.labels
-        if not len(self.indices):
-            return 1  # a domain has at least one value
-        low, high = int(self.indices.min()), int(self.indices.max())
-        return high + 1 if low >= 0 and high < 1 << 62 else tuple(distinct_values(self.indices).tolist())
+        return int(self.indices.max()) + 1 if len(self.indices) else 1  # a domain has at least one value
 
     def numbered(self, domain: Domain, what: str, first: int = 0) -> NDArray[np.integer]:
         """Value indices (rows,) in a domain.
@@ -81,12 +77,8 @@ class Column:
             self._refuse(wrong, f"0 to {domain - 1}", what, first)
             return self.indices
         places = Labels.of(domain).places
-        if self.labels is not None:
-            own = np.array([places.get(label, -1) for label in self.labels], dtype=np.int64)
-            found = own[self.indices] if len(own) else np.zeros(0, dtype=np.int64)
-        else:
-            different, inverse = np.unique(self.indices, return_inverse=True)
-            found = np.array([places.get(label, -1) for label in different.tolist()], dtype=np.int64)[inverse]
+        own = np.array([places.get(label, -1) for label in self.labels or ()], dtype=np.int64)
+        found = own[self.indices] if len(own) else np.zeros(0, dtype=np.int64)
         self._refuse(found < 0, f"the {len(domain):,} labels of its domain", what, first)
         return found
 
