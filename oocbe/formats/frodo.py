@@ -117,8 +117,9 @@ class _FrodoReader:
             raise known.error("found an agent twice, expected different names")
         for element in self._root.needed("domains").children:
             self._domains[self._name(element)] = self._labels(element)
+        numbers = None if agents is None else {agent: number for number, agent in enumerate(agents)}
         for element in self._root.needed("variables").children:
-            self._read_variable(element, agents)
+            self._read_variable(element, numbers)
         relations = {self._name(element): self._relation(element) for element in self._root.parts("relations")}
         listed = [*self._root.parts("predicates"), *self._root.parts("functions")]
         templates = {self._name(element): Template.read(element) for element in listed}
@@ -187,7 +188,7 @@ class _FrodoReader:
         if given is not None and given != str(found):
             raise element.error(f"found {found:,}, expected {attribute}={given!r}")
 
-    def _read_variable(self, element: Element, agents: Sequence[str] | None) -> None:
+    def _read_variable(self, element: Element, agents: Mapping[str, int] | None) -> None:
         name = self._name(element)
         domain, agent = (element.attributes.get(key) for key in ("domain", "agent"))
         if name in self._index:
@@ -200,13 +201,13 @@ class _FrodoReader:
             raise element.error(f"variable {name} has the agent {agent!r}, expected <agents> that list it")
         if agents is not None and agent not in agents:
             what = "no agent" if agent is None else f"the agent {agent!r}"
-            shown = ", ".join(agents[:8]) + (", …" if len(agents) > 8 else "")
+            shown = ", ".join(list(agents)[:8]) + (", …" if len(agents) > 8 else "")
             raise element.error(f"variable {name} has {what}, expected one of {shown}")
         labels = self._domains[domain]
         self._index[name] = len(self._variables)
         self._variables.append(Variable(name, len(labels), labels))
         if agents is not None and agent is not None:
-            self._owner.append(agents.index(agent))
+            self._owner.append(agents[agent])
 
     def _relation(self, element: Element) -> _Relation:
         attributes = element.attributes

@@ -11,10 +11,12 @@ In files that are written, what is forbidden costs ``.inf``, the infinity that b
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -344,11 +346,13 @@ class _PydcopReader:
                 name = item.word("the name of a variable or constraint")
                 if name in self._variables and owner.setdefault(name, number[agent]) != number[agent]:
                     raise item.error(f"must_host: found {name} with a second agent, expected one")
-        hosted = [sum(index == agent for index in owner.values()) for agent in range(len(agents))]
+        hosted = Counter(owner.values())
+        least = [(hosted[agent], agent) for agent in number.values()]  # a heap: files have thousands of agents
+        heapq.heapify(least)
         for name in self._variables:
             if name not in owner:
-                owner[name] = min(range(len(agents)), key=hosted.__getitem__)
-                hosted[owner[name]] += 1
+                variables, owner[name] = least[0]
+                heapq.heapreplace(least, (variables + 1, owner[name]))
         return tuple(owner[name] for name in self._variables)
 
 

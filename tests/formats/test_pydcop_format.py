@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import itertools
 import json
 import math
@@ -82,6 +83,27 @@ def test_everything_is_read(tmp_path):
     assert values_of(problem, ("v1", "R"), ("v2", "G"), ("l1", "2")) == pytest.approx(-0.1 + 7)
     assert values_of(problem, ("v1", "R"), ("v2", "G"), ("l1", "3")) == pytest.approx(-0.1 + 1 + 1)
     assert dpop(dcop).value == pytest.approx(1.9)
+
+
+def test_agents_are_dealt_out_in_time_linear_in_their_number(tmp_path):
+    """Half of the agents host a variable by hints; each was looked through for every other one."""
+
+    def calls_of(count):
+        names = [f"x{i}" for i in range(count)]
+        hints = "".join(f"    a{i}: [x{i + 1}]\n" for i in range(0, count, 2))
+        (tmp_path / "p.yaml").write_text(
+            "name: p\nobjective: min\ndomains: {d: {values: [0, 1]}}\nvariables:\n"
+            + "".join(f"  {name}: {{domain: d}}\n" for name in names)
+            + f"constraints:\n  c: {{type: intention, function: x0}}\nagents: [{', '.join(names).replace('x', 'a')}]\n"
+            + f"distribution_hints:\n  must_host:\n{hints}"
+        )
+        profile = cProfile.Profile()
+        owner = profile.runcall(read_dcop, tmp_path / "p.yaml").owner
+        assert owner == tuple(i - 1 if i % 2 else i + 1 for i in range(count))
+        return sum(entry.callcount for entry in profile.getstats())
+
+    calls_of(50)
+    assert calls_of(800) < 5 * calls_of(200)
 
 
 def test_what_is_written_reads_back(tmp_path):
