@@ -65,8 +65,10 @@ def test_sums_against_brute_force(seed, all_narrow):
     entry = oocbe.bound(problem, **options).entries[-1]
     count, logz = oocbe.count(problem).value, oocbe.log_partition(problem, temperature=2.0).value
     marginals = oocbe.marginals(problem, temperature=2.0)
+    bests = {rule: oocbe.min_marginals(problem, semiring=f"{rule.__name__}-sum") for rule in (min, max)}
     assert count == len(every)
     if not every:
+        assert {best.status for best in bests.values()} == {"infeasible"}
         assert (least.status, most.status, entry.status) == ("infeasible",) * 3
         assert logz == -math.inf and marginals.status == "infeasible"
         return
@@ -81,6 +83,9 @@ def test_sums_against_brute_force(seed, all_narrow):
     for v, size in enumerate(problem.sizes):
         own = [math.fsum(w for a, w in weights.items() if a[v] == x) for x in range(size)]
         assert marginals.marginals[v] == pytest.approx(np.array(own) / math.fsum(weights.values()))
+        for rule, best in bests.items():
+            own = [rule((c for a, c in every.items() if a[v] == x), default=math.nan) for x in range(size)]
+            assert best.marginals[v].tolist() == (pytest.approx(own, nan_ok=True) if seed % 2 else own)
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
@@ -278,6 +283,24 @@ def test_more_variables_than_any_bit_set_holds(kind):
     found = oocbe.marginals(problem).marginals
     assert all(own == pytest.approx([0.5, 0.5]) for own in found[:: count // 50])
     assert oocbe.bound(problem).entries[-1].bound == 0
+
+
+@pytest.mark.parametrize("semiring", ["min-sum", "max-sum"])
+def test_min_marginals_of_many_variables_make_no_bucket_of_the_engine(semiring, monkeypatch):
+    """Each bucket of the engine takes half a millisecond; here the best of a path to and from each value, by hand."""
+    monkeypatch.setattr("oocbe.api.tasks.marginals.compute_tables", None)
+    count, best = 6_000, np.min if semiring == "min-sum" else np.max
+    costs = np.random.default_rng(3).integers(-9, 9, (count - 1, 2, 2))
+    functions = [Function.from_array((v, v + 1), own) for v, own in enumerate(costs)]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), semiring=SEMIRINGS[semiring])
+    before, after = [np.zeros(2, dtype=int)], [np.zeros(2, dtype=int)]
+    for own in costs:
+        before.append(best(before[-1][:, None] + own, axis=0))
+    for own in costs[::-1]:
+        after.append(best(after[-1][None, :] + own, axis=1))
+    found = oocbe.min_marginals(problem)
+    assert (found.status, found.value, found.dtype) == ("exact", int(best(before[-1])), "int64")
+    assert (np.array(found.marginals) == np.array(before) + np.array(after[::-1])).all()
 
 
 @pytest.mark.parametrize("kind", ["path", "cycle", "tree", "star"])

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.tasks.questions import problem_of_task
-from oocbe.api.tasks.result import finished, finished_by_tree
+from oocbe.api.tasks.result import finished, finished_by_tree, never_of, with_values
 from oocbe.api.tasks.tables import compute_tables, descend, gaps
 from oocbe.elimination.buckets.buckets import Bucket, Evaluated
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.plan.plan import plan_for
-from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.compiled import find_order, tree_of
@@ -34,7 +33,6 @@ from oocbe.junction_trees.support import ROW_BYTES, Clique
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
@@ -191,9 +189,7 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
     Raises UnsupportedError: an upper bound that sums can reach.
     """
     tables = compute_tables(without_upper_bound(problem), options, observer)
-    # A gap between two sums is at most twice the largest of them: value_dtype makes that an even number of 63 bits.
-    is_integral = tables.prepared.dtype.kind == "i"
-    never: Any = np.int64(INT64_LIMIT) if is_integral else np.float64(np.inf)
+    never = never_of(tables.prepared.dtype)
     found = [np.full(size, never) for size in problem.sizes]
 
     def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
@@ -206,10 +202,5 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
         if best is None:
             return finished("min-marginals", problem, tables, None, status="infeasible")
         descend(tables, np.zeros_like(never)[()], never, np.minimum, share)
-        sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
-        dtype = np.dtype(object if is_integral else np.float64)
-        values = tuple(
-            np.array([math.nan if gap == never else best + sign * gap for gap in own.tolist()], dtype=dtype)
-            for own in found
-        )
+        values = with_values(best, found, never, problem.sense)
         return finished("min-marginals", problem, tables, best, marginals=values)

@@ -1,4 +1,4 @@
-"""Results of tasks; counts, partition functions and marginals of problems that are eliminated in one loop."""
+"""Results of tasks; counts, partition functions and all marginals of problems that are eliminated in one loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, count_feasible, narrow_problem
+from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.preparation.upper_bound import what_forbids, without_upper_bound
 from oocbe.elimination.reformulation import Stack
 from oocbe.errors import UnsupportedError
@@ -101,8 +105,27 @@ def lifted(result: TaskResult, stack: Stack) -> TaskResult:
     )
 
 
-TASKS_AT_ONCE = ("count", "logz", "marginals")
+TASKS_AT_ONCE = ("count", "logz", "marginals", "min-marginals")
 """Tasks that one loop answers; the search for its order ignores values."""
+
+WEIGHTED = ("logz", "marginals")
+"""Those among them of weights at a temperature."""
+
+
+def never_of(dtype: np.dtype[Any]) -> Any:
+    """The gap to the optimum that says that no assignment is feasible, for values of a dtype.
+
+    A gap of two sums is at most twice the greatest sum in size. So far below the limit does ``value_dtype`` keep sums.
+    """
+    return np.int64(INT64_LIMIT) if dtype.kind == "i" else np.float64(math.inf)
+
+
+def with_values(best: int | float, gaps: Sequence[NDArray[Any]], never: Any, sense: str) -> tuple[NDArray[Any], ...]:
+    """Min-marginals from gaps to the best value: Python integers, which are exact, or float64; NaN for ``never``."""
+    sign, dtype = -1 if sense == "max" else 1, np.dtype(object if isinstance(never, np.integer) else np.float64)
+    return tuple(
+        np.array([math.nan if gap == never else best + sign * gap for gap in own.tolist()], dtype=dtype) for own in gaps
+    )
 
 
 def answered_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> TaskResult | None:
@@ -118,15 +141,20 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
         narrow = problem_at_once(task, problem, options, temperature)
         if narrow is None:
             return None
-        counts, more = task == "count", dict[str, Any]()
+        counts, needs_temperature, dtype = task == "count", task in WEIGHTED, narrow.tables.values.dtype
+        more = dict[str, Any]()
         value: int | float | None
         if counts:
             value = count_feasible(narrow) or None
         elif task == "logz":
             value = narrow.solve()[0].value
+        elif task == "min-marginals":
+            never = never_of(dtype)
+            value, gaps = narrow.gaps(never)
+            more["marginals"] = () if value is None else with_values(value, gaps, never, problem.sense)
         else:
             value, more["marginals"] = narrow.marginals() or (None, ())
-        nothing = 0 if counts else -math.inf
+        nothing = {"count": 0, "min-marginals": None}.get(task, -math.inf)
         cells, order_seconds = narrow.message_cells, narrow.order_seconds
         return task_result(
             task,
@@ -137,8 +165,8 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
             largest_message_rows=int(cells.max(initial=0)),
             total_rows=int(cells.sum()),
             order=tuple(narrow.order.tolist()),
-            dtype="int64" if counts else "float64",
-            temperature=None if counts else temperature,
+            dtype="int64" if counts else dtype.name,
+            temperature=temperature if needs_temperature else None,
             seconds={"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds},
             **more,
         )
@@ -151,6 +179,6 @@ def problem_at_once(task: str, problem: Problem, options: SolveOptions, temperat
     counts = task == "count"
     try:
         given = what_forbids(problem) if counts else without_upper_bound(problem)
-        return narrow_problem(given, options, COUNTS if counts else temperature)
+        return narrow_problem(given, options, COUNTS if counts else temperature if task in WEIGHTED else None)
     except UnsupportedError:
         return None

@@ -36,6 +36,7 @@ from oocbe.kernels.cpu.buckets.narrow_buckets import (
     choose_values,
     count_within,
     descend,
+    descend_gaps,
     eliminate,
 )
 from oocbe.kernels.cpu.jit import is_ready
@@ -289,22 +290,27 @@ class NarrowProblem:
 
         Raises TimeLimitError: the deadline of the block passed; FloatRangeError: float64 cannot represent a value.
         """
-        semiring, layout = self.semiring, self.layout
+        outcome, choices, _, _ = self._eliminated()
+        if outcome.value is None or not self.semiring.selects:
+            return outcome, None
+        return outcome, tuple(choose_values(self.layout, choices).tolist())
+
+    @property
+    def _rule(self) -> int:
+        if self.semiring.selects:
+            return GREATEST if self.semiring.marginalisation is Marginalisation.MAX else LEAST
+        return ADDED if self.semiring.combination is Combination.MULTIPLY else ADDED_LOGARITHMS
+
+    def _eliminated(self) -> tuple[ForwardPass, NDArray[np.int32], NDArray[Any], NDArray[np.uint8]]:
+        """The result of a forward pass, its choices, and the values and permissions of all tables' cells."""
         values, permitted = self.cells()
-        multiplies = semiring.combination is Combination.MULTIPLY
-        choices = np.zeros(int(self.message_cells.sum()) if semiring.selects else 0, dtype=np.int32)
-        if semiring.selects:
-            rule = GREATEST if semiring.marginalisation is Marginalisation.MAX else LEAST
-        else:
-            rule = ADDED if multiplies else ADDED_LOGARITHMS
-        exponent, is_within = eliminate(layout, values, permitted, choices, rule, multiplies, current_flag())
+        multiplies = self.semiring.combination is Combination.MULTIPLY
+        choices = np.zeros(int(self.message_cells.sum()) if self.semiring.selects else 0, dtype=np.int32)
+        exponent, is_within = eliminate(self.layout, values, permitted, choices, self._rule, multiplies, current_flag())
         check_deadline()
         if not is_within:
             raise FloatRangeError(f"{self.problem.name}: products of values leave the range of float64")
-        outcome = self._outcome(values, permitted, int(exponent))
-        if outcome.value is None or not semiring.selects:
-            return outcome, None
-        return outcome, tuple(choose_values(layout, choices).tolist())
+        return self._outcome(values, permitted, int(exponent)), choices, values, permitted
 
     def _outcome(self, values: NDArray[Any], permitted: NDArray[np.uint8], exponent: int) -> ForwardPass:
         constants, is_impossible = constants_of(self.problem)
@@ -334,19 +340,33 @@ class NarrowProblem:
 
         Raises TimeLimitError: the deadline of the block passed.
         """
-        layout = self.layout
-        values, permitted = self.cells()
-        none = np.zeros(0, dtype=np.int32)
-        eliminate(layout, values, permitted, none, ADDED_LOGARITHMS, False, current_flag())
-        check_deadline()
-        outcome = self._outcome(values, permitted, 0)
+        outcome, _, values, permitted = self._eliminated()
         if outcome.value is None:
             return None
-        value_starts = np.concatenate([[0], np.cumsum(self._sizes)])
+        value_starts = self._value_starts
         weights, shares = np.zeros(int(self.message_cells.sum())), np.zeros(int(value_starts[-1]))
-        descend(layout, values, permitted, value_starts, weights, shares, current_flag())
+        descend(self.layout, values, permitted, value_starts, weights, shares, current_flag())
         check_deadline()
         return float(outcome.value), tuple(np.split(shares, value_starts[1:])[:-1])
+
+    @spanning(ELIMINATION, "all buckets in one loop")
+    def gaps(self, never: Any) -> tuple[int | float | None, list[NDArray[Any]]]:
+        """The best sum, and how far from it the best assignment with each value is, ``never`` where there is none.
+
+        Raises as :meth:`solve`.
+        """
+        outcome, _, values, permitted = self._eliminated()
+        if outcome.value is None:
+            return None, []
+        starts = self._value_starts
+        gaps, found = np.full(int(self.message_cells.sum()), never), np.full(int(starts[-1]), never)
+        descend_gaps(self.layout, values, permitted, never, self._rule, starts, gaps, found, current_flag())
+        check_deadline()
+        return outcome.value, np.split(found, starts[1:])[:-1]
+
+    @property
+    def _value_starts(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], np.cumsum(self._sizes)])
 
 
 Begun = Callable[[NarrowProblem], Callable[[int, int, int], None]]

@@ -235,6 +235,38 @@ def descend(layout: Any, values: Any, permitted: Any, value_starts: Any, weights
 
 
 @jit
+def descend_gaps(
+    layout: Any, values: Any, permitted: Any, never: Any, rule: Any, value_starts: Any, gaps: Any, found: Any, stop: Any
+) -> None:
+    """Gaps between the optimum and the best assignments with each value, from the sums of :func:`eliminate` by a rule.
+
+    never : a gap, in the dtype of ``values``, that none of a feasible assignment reaches.
+    gaps : (cells of messages,), ``never``; written: the least gap of an assignment with each cell.
+    found : (values of all variables,), ``never``; written: their gaps. value_starts : as for :func:`descend`.
+    """
+    walk, factors = _walk(layout)
+    first = layout.cell_starts[factors]
+    for p in range(len(layout.order) - 1, -1, -1):
+        v, own, axes, begin, end = _begun(layout, walk, factors, p)
+        if axes == 1:
+            gaps[begin - first] = values[begin] * 0
+        for cell in range(begin, end):
+            if stop[0] != 0:
+                return
+            for a in range(layout.sizes[v] if gaps[cell - first] < never else 0):
+                is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, False)
+                if not is_permitted:
+                    continue
+                gap = gaps[cell - first] + (total - values[cell] if rule == LEAST else values[cell] - total)
+                found[value_starts[v] + a] = min(found[value_starts[v] + a], gap)
+                for j in range(len(own)):
+                    if own[j] >= factors:
+                        below = walk.base[j] + a * walk.strides[j * axes] - first
+                        gaps[below] = min(gaps[below], gap)
+            _advance(layout, walk, factors + p, axes, len(own))
+
+
+@jit
 def count_within(layout: Any, values: Any, permitted: Any, is_large: Any, stop: Any) -> None:
     """Messages of numbers of assignments, int64; ``is_large``, uint8 (variables,), is set for skipped buckets.
 
