@@ -12,6 +12,8 @@ import oocbe
 from oocbe.api.tasks.count import count, count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
+from oocbe.elimination.buckets import buckets
+from oocbe.elimination.buckets.buckets import BucketRows
 from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -251,3 +253,39 @@ def test_marginals_are_not_refused_where_propagation_removes_the_best_values(opt
     problem = Problem((Variable("x0", 2), Variable("x1", 3)), (table,), constraints)
     share = 1 / (1 + math.exp(-1))
     assert oocbe.marginals(problem, **options).marginals[1] == pytest.approx([share, 1 - share, 0])
+
+
+def test_rows_are_evaluated_for_many_values_at_once_in_little_memory(monkeypatch):
+    """3,000 values: each took some calls of NumPy, and a piece of rows times values any memory."""
+    size, random = 3000, np.random.default_rng(2)
+    costs = [Function((v,), np.arange(size)[:, None], random.integers(0, 99, size)) for v in range(3)]
+    pairs = [np.column_stack([random.permutation(size), random.permutation(size)]) for _ in range(2)]
+    functions = [*costs, *(Function((v, v + 1), own, random.integers(0, 99, size)) for v, own in enumerate(pairs))]
+    problem = Problem(tuple(Variable(name, size) for name in "abc"), tuple(functions))
+    cells, lookups = [], []
+    evaluate, entries = BucketRows.evaluate, buckets.entries_over
+    monkeypatch.setattr(BucketRows, "evaluate", lambda *given: cells.append(given[2] * size) or evaluate(*given))
+    monkeypatch.setattr(buckets, "entries_over", lambda *given: lookups.append(given) or entries(*given))
+    firsts, seconds = (dict(own.tolist()) for own in pairs)
+    rows = [(a, b, seconds[b]) for a, b in firsts.items()]
+    values = {row: problem.evaluate(row) for row in rows}
+    found = k_best(problem, OPTIONS, 3)
+    assert [value for value, _ in found.assignments] == sorted(values.values())[:3]
+    assert 0 < len(lookups) < 30
+    marginals = min_marginals(problem, OPTIONS).marginals
+    assert all(marginals[v][row[v]] == value for row, value in values.items() for v in range(3))
+    assert max(cells) <= buckets.CHUNK_CELLS
+
+
+def test_the_best_of_a_long_path_are_those_of_its_prefixes():
+    """The columns of 120 variables are in several blocks; Python lists have the k best prefixes by last value."""
+    k, costs = 40, np.random.default_rng(8).integers(0, 50, (119, 3, 3))
+    functions = tuple(Function.from_array((v, v + 1), own) for v, own in enumerate(costs))
+    problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(120)), functions)
+    best = [[0] for _ in range(3)]
+    for own in costs:
+        best = [sorted(cost + int(own[a, b]) for a in range(3) for cost in best[a])[:k] for b in range(3)]
+    found = k_best(problem, OPTIONS, k).assignments
+    assert [value for value, _ in found] == sorted(itertools.chain(*best))[:k]
+    assert [problem.evaluate(assignment) for _, assignment in found] == [value for value, _ in found]
+    assert len({assignment for _, assignment in found}) == k

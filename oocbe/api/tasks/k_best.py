@@ -76,26 +76,43 @@ _OUTSIDE = (0.0, math.inf, -math.inf)
 
 
 def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The k assignments with the smallest gaps to the optimum, int64 (at most k, variables), and these gaps."""
-    variables = len(tables.prepared.problem.variables)
+    """The k assignments with the smallest gaps to the optimum, int64 (at most k, variables), and these gaps.
+
+    Each bucket selects among the partial assignments. To select among all their columns, too, would take time quadratic
+    in the variables. So columns are in blocks of about the square root of their number. Only the block being filled is
+    selected from; for a full one, ``origin`` has the row that each partial assignment came from.
+    """
+    buckets = tables.outcome.buckets
+    width = math.isqrt(len(buckets)) + 1
+    full: list[NDArray[np.int64]] = []
+    origin, block = np.zeros((1, 0), dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
+    place = {bucket.variable: divmod(number, width) for number, bucket in enumerate(reversed(buckets))}
     tables.store.free_device_memory()
-    chosen = np.zeros((1, variables), dtype=np.int64)
     behind: NDArray[Any] = np.zeros(1, dtype=_gap_dtype(tables))
-    for bucket in reversed(tables.outcome.buckets):
+
+    def column(v: int) -> NDArray[np.int64]:
+        number, own = place[v]
+        return full[number][origin[:, number], own] if number < len(full) else np.ascontiguousarray(block[:, own])
+
+    for bucket in reversed(buckets):
         tables.deadline.check()
-        columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
+        columns = {v: column(v) for v in bucket.separator}
         most = int(tables.store.memory_limit * tuning().quarter_share)
         tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])
-        evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
+        evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(block))
         totals = _behind(tables, behind, evaluated)
         rows, values = np.nonzero(evaluated.feasible)
         totals = totals[rows, values]
         if len(totals) > k:
             keep = np.sort(np.argsort(totals, kind="stable")[:k])
             rows, values, totals = rows[keep], values[keep], totals[keep]
-        chosen = chosen[rows]
-        chosen[:, bucket.variable] = values
-        behind = totals
+        origin, block, behind = origin[rows], np.column_stack([block[rows], values]), totals
+        if block.shape[1] == width:
+            full.append(block)
+            origin, block = np.column_stack([origin, np.arange(len(block))]), block[:, :0]
+    chosen = np.empty((len(block), len(tables.prepared.problem.variables)), dtype=np.int64)
+    for v in place:
+        chosen[:, v] = column(v)
     return chosen, behind
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.bucket_message import MessageMaker
-from oocbe.elimination.buckets.buckets import CHUNK_ROWS, Bucket, BucketRows, Evaluated, columns_of
+from oocbe.elimination.buckets.buckets import CHUNK_CELLS, CHUNK_ROWS, Bucket, BucketRows, Evaluated, columns_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
@@ -215,7 +215,8 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
         mine_and_theirs = bucket.messages if own is None else [own, *bucket.messages]
         store.list_rows([m for m in mine_and_theirs if m.is_filtered and m.listed_bytes > most])
         rows, sent = BucketRows(tables.prepared, bucket, cache), None if own is None else own.sorted_rows(cache)
-        for piece, weight in _reached(mine, nothing):
+        size = tables.prepared.problem.sizes[bucket.variable]
+        for piece, weight in _reached(mine, nothing, min(CHUNK_ROWS, max(1, CHUNK_CELLS // size))):
             tables.deadline.check()
             columns = {} if own is None or sent is None else columns_of(own, sent, piece)
             evaluated = rows.evaluate(columns, len(piece))
@@ -236,11 +237,11 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
                 weights[id(message)] = target
 
 
-def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+def _reached(weights: RowWeights, nothing: Any, most: int) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     for start, block in weights.blocks():
         rows = np.flatnonzero(block != nothing)
-        for first in range(0, len(rows), CHUNK_ROWS):
-            piece = rows[first : first + CHUNK_ROWS]
+        for first in range(0, len(rows), most):
+            piece = rows[first : first + most]
             yield start + piece, block[piece]
 
 

@@ -134,8 +134,11 @@ class ConstraintIndex:
         return list(found.values())
 
 
-CHUNK_ROWS = 1 << 16
-"""Separator rows evaluated at a time, so that a bucket's work arrays take tens of megabytes."""
+CHUNK_ROWS, CHUNK_CELLS = 1 << 16, 1 << 21
+"""Separator rows evaluated at a time, and their number times that of values, at most: arrays of tens of megabytes."""
+
+BLOCK_CELLS = 1 << 17
+"""Rows times values joined at a time: few calls of NumPy for large domains, and columns that fit the cache."""
 
 
 @dataclass(frozen=True)
@@ -168,22 +171,28 @@ class BucketRows:
         values = np.full((rows, size), prepared.semiring.one, dtype=self._dtype)
         feasible = np.ones((rows, size), dtype=np.bool_)
         places = [np.full((rows, size), -1, dtype=np.int64) for _ in self._tables]
-        for x in range(size):
-            chosen = {**columns, bucket.variable: np.full(rows, x, dtype=np.int64)}
+        step = max(1, BLOCK_CELLS // max(rows, 1))
+        for first in range(0, size, step):
+            some = np.arange(first, min(first + step, size))
+            chosen = {v: np.repeat(column, len(some)) for v, column in columns.items()}
+            chosen[bucket.variable] = np.tile(some, rows)
+            total = np.full(rows * len(some), prepared.semiring.one, dtype=self._dtype)
+            permitted = np.ones(len(total), dtype=np.bool_)
             for c in bucket.constraints:
-                feasible[:, x] &= entries_over(prepared.constraints, c, prepared.problem.sizes, chosen, ()) != 0
+                permitted &= entries_over(prepared.constraints, c, prepared.problem.sizes, chosen, ()) != 0
             for f in bucket.functions:
                 entries = entries_over(prepared.functions, f, prepared.problem.sizes, chosen, ())
-                values[:, x] = values[:, x] + entries if adds else values[:, x] * entries
-            for m, (message, table) in enumerate(zip(bucket.messages, self._tables, strict=True)):
-                wanted = np.flatnonzero(feasible[:, x])
+                total = total + entries if adds else total * entries
+            for found_at, message, table in zip(places, bucket.messages, self._tables, strict=True):
+                wanted = np.flatnonzero(permitted)
                 tuples = np.stack([chosen[v][wanted] for v in message.scope], axis=1)
                 found, entries = table.look_up(table.layout.pack(tuples))
-                feasible[wanted[found < 0], x] = False
+                permitted[wanted[found < 0]] = False
                 wanted, found = wanted[found >= 0], found[found >= 0]
-                places[m][wanted, x] = found
+                found_at[wanted // len(some), first + wanted % len(some)] = found
                 entries = entries.astype(self._dtype)
-                values[wanted, x] = values[wanted, x] + entries if adds else values[wanted, x] * entries
+                total[wanted] = total[wanted] + entries if adds else total[wanted] * entries
+            values[:, some], feasible[:, some] = total.reshape(rows, -1), permitted.reshape(rows, -1)
         return Evaluated(values, feasible, places)
 
 
