@@ -60,6 +60,17 @@ def test_what_is_dense_is_complete_and_what_is_sparse_is_rows():
     assert decide(DENSE, PLENTY, None, AUTO, AttemptHistory(needs_rows=WhyForm.UNCERTAIN)).why_form is WhyForm.UNCERTAIN
 
 
+def test_a_dense_message_of_few_joined_rows_is_joined_as_rows():
+    """A table of 16,384 rows over two variables of as many values was written out: 268 million cells, 2 GiB."""
+    values = 1 << 14
+    few = Input(values**2, values, 16 * values, 16 * values, False, Place.MAIN_MEMORY)
+    bucket = BucketSizes(values, values**2, 8, 16, values, [few])
+    assert decide(bucket, replace(PLENTY, limit=1 << 36, free=1 << 36), None, AUTO).form == INCOMPLETE
+    more = replace(few, rows=1 << 18)
+    strategy = decide(replace(bucket, inputs=[more]), replace(PLENTY, limit=1 << 36, free=1 << 36), None, AUTO)
+    assert strategy.form == COMPLETE
+
+
 def test_complete_tables_that_take_much_of_the_memory_are_not_favoured():
     """1,000 cells of 4 bytes for 200 rows of 12: more bytes, up to a quarter of the memory."""
     bucket = replace(DENSE, expected_rows=200, inputs=[])
