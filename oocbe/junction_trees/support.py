@@ -177,7 +177,7 @@ def clique_rows(
         raise ResourceError(too_large)
     for number, clique in looked(enumerate(cliques)):
         own = [weights.tables[t] for t in assigned[number]]
-        wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} - tries.keys()]
+        wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} if t not in tries]
         left -= sum(trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)
         below = [(cliques[c].shared, found[c]) for c in children[number]]
         if left - sum(trie_bytes(scope, rows.separator_rows, sizes) for scope, rows in below) < 0:
