@@ -104,6 +104,7 @@ LOOPS = {
     "narrow_buckets.choose_values": "one pass over the scopes of all messages",
     "narrow_buckets.count_within": FLAG,
     "narrow_buckets.descend": FLAG,
+    "narrow_buckets.descend_gaps": FLAG,
     "narrow_buckets.eliminate": FLAG,
     "node_state._is_row": ONE_PASS,
     "node_state._tied_value": ONE_PASS,
