@@ -97,6 +97,8 @@ def violated_cliques(
 
 def _members(sets: NDArray[np.uint64]) -> set[tuple[int, ...]]:
     """Distinct bit sets as tuples of their elements, ascending."""
+    if not len(sets):
+        return set()
     bits = np.unpackbits(distinct_values(sets, axis=0).view(np.uint8), axis=1, bitorder="little")
     return {tuple(np.flatnonzero(row).tolist()) for row in bits}
 

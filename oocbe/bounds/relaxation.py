@@ -86,6 +86,27 @@ class _Ball:
         return self.adjacent, self.start, self.hyper, self.use
 
 
+def linked(
+    pairs: NDArray[np.bool_],
+    larger: Sequence[NDArray[np.int64]],
+    is_positive: NDArray[np.bool_],
+    is_less: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """Positive literals with a chain of forbidden sets of such ones to a fractional one: no ball has another.
+
+    pairs, larger : of :class:`Forbidden`. is_positive, is_less : bool (literals,), above 0, and below 1.
+    """
+    groups = [sets[is_positive[sets].all(axis=1)] for sets in larger]
+    is_linked, new = np.zeros_like(is_positive), is_positive & is_less
+    while new.any():
+        is_linked |= new
+        new = np.asarray(pairs[new].any(axis=0))
+        for sets in groups:
+            new[sets[is_linked[sets].any(axis=1)]] = True
+        new &= is_positive & ~is_linked
+    return np.flatnonzero(is_linked)
+
+
 class LocalCuts:
     """Separation of violated inequalities over balls of literals; ``seed``: of tie-breaking between literals."""
 
@@ -107,7 +128,7 @@ class LocalCuts:
         point : float64 (literals,). size : maximum literals of a ball, at most 64. deadline : on the performance
             counter.
         """
-        support = np.flatnonzero((point > NEAR) & self._is_bound)
+        support = linked(self._pairs, self._sets, (point > NEAR) & self._is_bound, point < 1 - NEAR)
         weight = point[support]
         seeds = np.flatnonzero(weight < 1 - NEAR)
         if len(seeds) == 0:

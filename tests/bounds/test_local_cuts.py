@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem
-from oocbe.bounds.relaxation import NODE_LIMIT, _flat
+from oocbe.bounds.relaxation import NODE_LIMIT, _flat, linked
 from tests.helpers.effort import examples
 
 LITERALS = 40
@@ -79,3 +79,21 @@ def test_a_ball_takes_what_is_tied_most_and_ends_where_nothing_is():
     assert ball[: grow_neighbourhood(0, links, ones, ones, ball)].tolist() == [0, 1, 2, 3]
     assert ball[: grow_neighbourhood(0, links, np.array([1, 0.1, 1, 1, 1, 1]), ones, ball)].tolist() == [0, 2, 1, 3]
     assert ball[: grow_neighbourhood(5, links, ones, ones, ball[:1])].tolist() == [5]
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_literals_without_a_chain_to_a_fractional_one_are_in_no_ball(seed):
+    random = np.random.default_rng(seed)
+    upper = np.triu(random.random((LITERALS, LITERALS)) < 0.03, 1)
+    pairs, sets = upper | upper.T, [np.sort(random.permutation(LITERALS)[:6].reshape(2, 3), axis=1)]
+    is_positive, is_less = random.random(LITERALS) < 0.7, random.random(LITERALS) < 0.2
+    links = np.where(np.outer(is_positive, is_positive) & pairs, 1.0, 0.0)
+    for group in sets:
+        for one, other in itertools.permutations(range(3), 2):
+            whole = group[is_positive[group].all(axis=1)]
+            links[whole[:, one], whole[:, other]] = 0.5
+    reached: set[int] = set()
+    for start in np.flatnonzero(is_positive & is_less).tolist():
+        ball = np.empty(LITERALS, dtype=np.int64)
+        reached |= set(ball[: grow_neighbourhood(start, links, np.ones(LITERALS), np.ones(LITERALS), ball)].tolist())
+    assert set(linked(pairs, sets, is_positive, is_less).tolist()) == reached
