@@ -77,12 +77,15 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         places[_numbers(order)] = np.arange(len(order))
         return Column(name, places[_numbers(data.indices)], Labels(data.dictionary.take(order).to_pylist()))
     check_label_type(name, kind.value_type, what)
+    parts = data.chunks if isinstance(data, arrow.ChunkedArray) else [data]
+    if any(part.dictionary.null_count for part in parts):  # Arrow unifies no dictionaries with nulls
+        return column_of(name, data.cast(kind.value_type), what, domain, first)
     data = _of_one_dictionary(data)
     labels = data.dictionary
     known = given if is_text(kind.value_type) else None
-    if known is not None and not labels.null_count and len(labels) <= len(data):
+    if known is not None and len(labels) <= len(data):
         return Column(name, _looked_up(name, data, what, known, first), known)
-    if known is not None or labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
+    if known is not None or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
         return column_of(name, data.dictionary_decode(), what, domain, first)
     return Column(name, _numbers(data.indices), Labels(labels.to_pylist()))
 

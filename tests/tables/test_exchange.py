@@ -440,3 +440,15 @@ def test_integers_of_128_bits_are_taken_where_64_hold_them():
     numbers = polars.Series([1, 1 << 64], dtype=polars.Int128)
     with pytest.raises(ModelError, match="beyond 64 bits"):
         oocbe.Table.from_polars(polars.DataFrame({"x": [0, 1], "value": numbers}))
+
+
+def test_unused_nulls_of_several_dictionaries():
+    """Arrow unifies no dictionaries with nulls, even where no row refers to one."""
+    chunks = [
+        arrow.DictionaryArray.from_arrays(arrow.array(places, arrow.int32()), arrow.array(labels, arrow.string()))
+        for places, labels in (([0, 2], ["b", None, "a"]), ([1], ["a", "c"]))
+    ]
+    data = arrow.table({"shop": arrow.chunked_array(chunks), "value": [1, 2, 3]})
+    for domains in (None, {"shop": ["c", "b", "a"]}):
+        found = oocbe.Table.from_arrow(data, domains=domains).to_arrow().to_pylist()
+        assert {row["shop"]: row["value"] for row in found} == {"b": 1, "a": 2, "c": 3}
