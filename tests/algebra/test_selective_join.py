@@ -13,6 +13,7 @@ import pytest
 import oocbe
 from oocbe.algebra import elimination, inputs
 from oocbe.kernels import backend_named
+from oocbe.kernels.cuda.pairs.join_reduce import equal_rows
 from oocbe.model.semiring import SEMIRINGS, SUM_PRODUCT
 from oocbe.tables.table import Table
 
@@ -204,3 +205,25 @@ def test_float_sums_of_unsorted_tables_do_not_depend_on_joined_rows(
         monkeypatch.setattr(elimination, "FEW_JOINED", limit)
         results.append(oocbe.join_marginalise(one, two, "e", backend="cpu").to_dict())
     assert results[0] == results[1]  # to the last bit
+
+
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_float_sums_without_a_common_group_are_empty(backend: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    one, two = (
+        Table.from_rows(
+            {"k": 1 << 20, "e": 1 << 20, name: 1 << 20},
+            np.column_stack((2 * np.arange(5000) + parity, random.integers(0, 1 << 20, (5000, 2)))),
+            random.random(5000), SUM_PRODUCT,
+        )
+        for parity, name in enumerate("ab")
+    )  # fmt: skip
+    for settings in ({}, {"output": tmp_path / "o", "piece_rows": 20_000}):
+        assert oocbe.join_marginalise(one, two, "e", backend=backend, **settings).rows == 0
+
+
+def test_merges_of_no_group_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oocbe.kernels.cuda.pairs.join_reduce.cupy", lambda: np)
+    none = np.zeros(0, dtype=np.int64)
+    assert equal_rows(none, none, none, none) == 0
+    assert equal_rows(*np.array([[6], [2], [6], [3]])) > 0

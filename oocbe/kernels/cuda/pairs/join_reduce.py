@@ -279,7 +279,7 @@ def equal_rows(rows: Any, runs: Any, other_rows: Any, other_runs: Any) -> float:
     xp = cupy()
     steps = (rows * other_runs.astype(np.float64) + other_rows * runs.astype(np.float64)).sum()
     lengths = rows / xp.maximum(runs, 1) + other_rows / xp.maximum(other_runs, 1)
-    lane = (xp.minimum(other_runs, CHUNK) * lengths).max()
+    lane = (xp.minimum(other_runs, CHUNK) * lengths).max() if len(rows) else 0  # 0: no group is in both tables
     return float(xp.maximum(steps / STEPS_A_ROW, lane * ROWS_A_LONE_STEP))
 
 
