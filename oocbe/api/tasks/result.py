@@ -113,9 +113,9 @@ WEIGHTED = ("logz", "marginals")
 
 
 def never_of(dtype: np.dtype[Any]) -> Any:
-    """The gap to the optimum that says that no assignment is feasible, for values of a dtype.
+    """The gap to the optimum of a value without a feasible assignment, in a dtype.
 
-    A gap of two sums is at most twice the greatest sum in size. So far below the limit does ``value_dtype`` keep sums.
+    Other gaps are smaller: at most twice the largest sum in size, which ``value_dtype`` keeps below 2^62.
     """
     return np.int64(INT64_LIMIT) if dtype.kind == "i" else np.float64(math.inf)
 
