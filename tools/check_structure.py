@@ -38,7 +38,7 @@ FAMILIES = ("bounds", "counting", "search", "propagation", "junction_trees", "dc
 APART = (("elimination.plan", "elimination.runs"),)
 """The first may not import the second: a plan runs nothing."""
 
-CEILING = 109_060
+CEILING = 109_080
 """Lines of the package at most, all sources counted: those of today, and room for a new format (150 lines), which must
 fail no test. A commit that raises it otherwise says why."""
 

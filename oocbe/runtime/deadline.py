@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from typing import Self, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, finalize, ref
@@ -190,6 +190,19 @@ class Deadline:
     def interrupt(self) -> None:
         """Set the flag, so that loops return now."""
         self.is_set, self.flag[0] = True, 1
+
+
+LEAST_KEPT, MOST_KEPT = 0.05, 0.8
+"""Seconds that are too few to be kept, as a solve may end within a second after its limit; and share of the time left
+that is kept, at most."""
+
+
+def keeping(seconds: float) -> AbstractContextManager[object]:
+    """A block that ends so many seconds before the enclosing deadline; :data:`MOST_KEPT` of the time left, at most."""
+    outer = _innermost.get()
+    if seconds < LEAST_KEPT or outer is None or outer.end == math.inf:
+        return nullcontext()
+    return Deadline(outer.remaining - min(seconds, MOST_KEPT * outer.remaining))
 
 
 def _interrupt(deadline: ReferenceType[Deadline]) -> None:

@@ -25,7 +25,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import Compilation
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, current, keeping
 from tests.helpers.bound_sources import bound_sources
 
 FAST = {"order_seconds": 0.0, "backend": "cpu"}
@@ -196,3 +196,15 @@ def test_what_goes_over_all_functions_looks_at_the_deadline(step):
         step(problem)
     with Deadline(0.0):
         assert forbid_penalties(problem, SolveOptions()).problem is problem
+
+
+def test_steps_before_a_search_keep_it_some_of_the_time():
+    with Deadline(100.0) as outer:
+        with keeping(30.0):
+            assert 60 < current().remaining <= 70
+        with keeping(1000.0):
+            assert 15 < current().remaining <= 20
+        with keeping(0.0):
+            assert current() is outer
+    with keeping(30.0):
+        assert current() is None

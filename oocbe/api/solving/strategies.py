@@ -54,8 +54,9 @@ from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import Deadline, suppressed_limit, unlimited
+from oocbe.runtime.deadline import Deadline, keeping, suppressed_limit, unlimited
 from oocbe.runtime.faults import fault_point
 from oocbe.runtime.interruption import Interruption
 from oocbe.runtime.process_memory import peak_memory
@@ -314,13 +315,16 @@ class Solving:
         if options.bounds == "auto":
             try:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
-                    if not self.reduction and (left := presolve(problem, options, rows.form)):
+                    with keeping(tuning().bound_seconds * len(problem.variables)):
+                        left = None if self.reduction else presolve(problem, options, rows.form)
+                    if left:
                         return self._solved_smaller(left, working_time() - begin)
                     if components := Components.of(problem, options, self._knowledge_of(found).assignment):
                         return self._solved_apart(components, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result
-                choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
+                with keeping(tuning().bound_seconds * len(problem.variables)):
+                    choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
                 if choices:
                     self.history.order_chosen(choices[0])
             except RequestedEndError:

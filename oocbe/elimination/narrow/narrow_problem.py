@@ -49,7 +49,7 @@ from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.option_values import INCOMPLETE
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, looked
+from oocbe.runtime.deadline import Deadline, check_deadline, current_flag, keeping, looked
 from oocbe.runtime.process_memory import peak_memory
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
@@ -261,11 +261,12 @@ class NarrowProblem:
         return NarrowLayout(order, sizes, starts, members, cell_starts, input_starts, tables[sequence])
 
     def cells(self, counts: bool = False) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Values, or counts, and permissions of all tables' cells; those of the messages are uninitialised."""
-        total = int(self.message_cells.sum())
+        """Values, or counts, and permissions of all tables' cells; those of the messages are 0."""
         own = self.tables.permitted.astype(np.int64) if counts else self.tables.values
-        values = np.concatenate([own, np.zeros(total, dtype=own.dtype)])
-        return values, np.concatenate([self.tables.permitted, np.zeros(total, dtype=np.uint8)])
+        cells = len(own) + int(self.message_cells.sum())
+        values, permitted = np.zeros(cells, dtype=own.dtype), np.zeros(cells, dtype=np.uint8)
+        values[: len(own)], permitted[: len(own)] = own, self.tables.permitted
+        return values, permitted
 
     def waits_for_compiler(self, counts: bool) -> bool:
         """Whether a loop has to be compiled first, which takes longer than a small problem in the engine."""
@@ -571,12 +572,14 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun, at_once
     or a product, whose logarithm it can; FormatError: the file named by ``options.order`` is no order of this problem.
     """
     begin = time.perf_counter()
+    has_bounds = problem.semiring.selects and options.bounds == "auto"
     try:
         with Deadline(options.time_limit):
             narrow = narrow_problem(problem, options)
             if narrow is None or (at_once and narrow.is_long):
                 return None if narrow is None else "later"
-            outcome, assignment = narrow.solve()
+            with keeping(tuning().bound_seconds * len(narrow.order) if has_bounds else 0.0):
+                outcome, assignment = narrow.solve()
     except FloatRangeError:
         is_free = options.order == options.tables == options.bounds == "auto"
         if problem.semiring.combination is Combination.ADD or (is_free and has_logarithms(problem)):
@@ -585,7 +588,7 @@ def narrow_result(problem: Problem, options: SolveOptions, begun: Begun, at_once
     except RequestedEndError:
         raise
     except TimeLimitError:
-        if problem.semiring.selects and options.bounds == "auto":
+        if has_bounds:
             return None
         raise
     ended = time.perf_counter()

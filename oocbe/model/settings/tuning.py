@@ -294,6 +294,9 @@ class Tuning(NamedTuple):  # a dataclass of so many fields takes 14 ms, this 1 m
     hopeless_factor: float = 1000.0
     """Orders whose predicted rows exceed the best one's by this factor do not run in the first round. Dominance and
     other unpredicted effects were observed to compensate a factor of a hundred."""
+    bound_seconds: float = 1.5e-4
+    """Seconds for each variable that steps before a search leave it of a time limit; a bound and a first assignment
+    take 0.1 ms."""
     narrow_bucket_seconds: float = 1e-3
     """Minimum time of a bucket in the engine, in seconds, for the choice of that loop."""
     narrow_cell_seconds: float = 4e-8
