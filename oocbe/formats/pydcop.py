@@ -462,10 +462,10 @@ def render(dcop: Dcop) -> str:
     lines.append("agents:")
     lines += [f"  {_quoted(agent)}: {{}}" for agent in dcop.agents]
     lines += ["distribution_hints:", "  must_host:"]
-    for number, agent in enumerate(dcop.agents):
-        own = [_quoted(v.name) for v, owner in zip(problem.variables, dcop.owner, strict=True) if owner == number]
-        if own:
-            lines.append(f"    {_quoted(agent)}: [{', '.join(own)}]")
+    owned: list[list[str]] = [[] for _ in dcop.agents]
+    for v, owner in zip(problem.variables, dcop.owner, strict=True):
+        owned[owner].append(_quoted(v.name))
+    lines += [f"    {_quoted(agent)}: [{', '.join(own)}]" for agent, own in zip(dcop.agents, owned, strict=True) if own]
     return "\n".join(lines) + "\n"
 
 

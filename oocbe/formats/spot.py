@@ -25,7 +25,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.formats.text import Text
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay, Photograph
-from oocbe.model.problem import Problem
+from oocbe.model.problem import Problem, lists_all
 from oocbe.model.semiring import MIN_SUM
 
 RECORDER_CAPACITY = 200
@@ -267,11 +267,11 @@ def _unsupported(problem: Problem, reason: str) -> UnsupportedError:
 
 def _weights(problem: Problem) -> tuple[list[int], list[int]]:
     costs = [np.zeros(size, dtype=np.int64) for size in problem.sizes]
+    complete = lists_all(problem.functions, problem.sizes)
     for number, f in enumerate(problem.functions):
-        dense, feasible = f.to_array(problem.sizes)
-        if len(f.scope) != 1 or not f.is_integral or not feasible.all():
+        if len(f.scope) != 1 or not f.is_integral or (f.default is None and not complete[number]):
             raise _unsupported(problem, f"only whole costs of single photographs, not function {number}")
-        costs[f.scope[0]] += dense.astype(np.int64)
+        costs[f.scope[0]] += f.to_array(problem.sizes)[0].astype(np.int64)
     left_out = [int(c.argmax()) for c in costs]
     for variable, c in zip(problem.variables, costs, strict=True):
         if variable.size < 2 or np.count_nonzero(c) > 1 or c.min() < 0:
@@ -284,10 +284,8 @@ def _values(variable: Variable, left_out: int) -> dict[int, int]:
     taken = [value for value in range(variable.size) if value != left_out]
     labels = [variable.label(value) for value in taken]
     usable = all(label.isascii() and label.isdigit() and len(label) <= 18 and int(label) > 0 for label in labels)
-    codes = [int(label) for label in labels] if usable else list(range(1, variable.size))
-    if len(set(codes)) < len(codes):
-        codes = list(range(1, variable.size))
-    return dict(zip(taken, codes, strict=True))
+    codes = {int(label) for label in labels} if usable else set()
+    return dict(zip(taken, map(int, labels) if len(codes) == len(taken) else range(1, variable.size), strict=True))
 
 
 def _consumption(problem: Problem, left_out: list[int]) -> list[list[int]]:

@@ -149,6 +149,7 @@ class Text:
             self._lines.append(self._lines[-1] + data.count(b"\n", begin, begin + WINDOW_BYTES))
             after_space = bool(spaces[-1])
         self._window = _Window(data, 0, *np.empty((2, 0), dtype=np.int64))
+        self._counted = 0, 0  # a byte and the number of lines before it
 
     def decoded(self) -> str:
         """The file as a string; FormatError where it is not UTF-8."""
@@ -206,9 +207,13 @@ class Text:
         return 1 if len(self) == 0 else self.line_of(self.span(min(token, len(self) - 1))[0])
 
     def line_of(self, offset: int) -> int:
-        """1-based line of a byte; only lines of its window are counted for it."""
+        """1-based line of a byte; only lines of its window, after the byte of the last call, are counted for it."""
         number = min(offset, len(self.data)) // WINDOW_BYTES
-        return self._lines[number] + self.data.count(b"\n", number * WINDOW_BYTES, offset) + 1
+        begin, before = number * WINDOW_BYTES, self._lines[number]
+        if begin <= self._counted[0] <= offset:
+            begin, before = self._counted
+        self._counted = offset, before + self.data.count(b"\n", begin, offset)
+        return self._counted[1] + 1
 
     def error(self, token: int, message: str) -> FormatError:
         """The error to raise about a token."""

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oocbe.errors import FormatError
+from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats import read, spot
+from oocbe.model.parts import Function, Variable
 from oocbe.model.photographs import ImagingDay, Photograph
+from oocbe.model.problem import Problem
 
 GOOD = """3
 0 10 3 1 0 2 0 3 0 42510 1
@@ -171,3 +173,11 @@ def test_a_schedule_with_commas_and_quotes_is_read_back_by_csv():
         ['a, "b"', "front and rear", "1,2", "3", "1"],
         ["c\nd", "left out", "", "2", "0"],
     ]
+
+
+def test_a_cost_of_two_photographs_is_refused_without_its_table():
+    """All assignments of two variables with 2^20 values take 8 TiB."""
+    function = Function((0, 1), np.zeros((1, 2), dtype=np.int64), [3], default=0)
+    problem = Problem((Variable("a", 2**20), Variable("b", 2**20)), (function,))
+    with pytest.raises(UnsupportedError, match="single photographs, not function 0"):
+        spot.render(problem)
