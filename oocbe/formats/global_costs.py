@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.text import Text
@@ -96,9 +96,9 @@ class Decomposed:
     def _cells(self, scope: Sequence[int]) -> int:
         return math.prod(self.sizes[v] for v in scope)
 
-    def costs(self, scope: Sequence[int], rows: Sequence[Sequence[int]], costs: list[Cost], default: Cost) -> None:
+    def costs(self, scope: Sequence[int], rows: ArrayLike, costs: list[Cost], default: Cost) -> None:
         """A table of listed rows."""
-        listed = np.array(rows, dtype=np.int64).reshape(len(rows), len(scope))
+        listed = np.array(rows, dtype=np.int64).reshape(len(costs), len(scope))
         self.tables.append(ListedCosts(tuple(scope), self._cells(scope), listed, costs, default))
 
     def tuples(self, scope: Sequence[int], rows: Sequence[Sequence[int]], cost: Cost) -> None:
@@ -132,22 +132,22 @@ class Decomposed:
             self._chain(title, scope, start, step, end, most_steps)
 
     def _table(self, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost]) -> None:
-        tuples: list[tuple[int, ...]] = []
-        costs: list[Cost] = []
-        for row in itertools.product(*(range(self.sizes[v]) for v in scope)):
-            state: State = start
-            cost: Cost = 0
-            for place, value in enumerate(row):
-                state, more = step(place, state, value)
-                cost += more
-                if cost == math.inf:
-                    break
-            else:
-                cost += end(state)
-            if cost:
-                tuples.append(row)
-                costs.append(cost)
-        self.costs(scope, tuples, costs, 0)
+        """One table. A step is taken once for each state and cost, not for each assignment."""
+        states: dict[tuple[State, Cost], int] = {(start, 0): 0}
+        reached_by = np.zeros(1, dtype=np.int64)  # position in `states`, of each assignment of the variables so far
+        for place, v in enumerate(scope):
+            reached: dict[tuple[State, Cost], int] = {}
+            following = []
+            for (state, cost), value in itertools.product(states, range(self.sizes[v])):
+                after, more = step(place, state, value) if cost != math.inf else (None, math.inf)
+                key = (after, cost + more) if more != math.inf else (None, math.inf)
+                following.append(reached.setdefault(key, len(reached)))
+            reached_by = np.array(following, dtype=np.int64).reshape(len(states), -1)[reached_by].ravel()
+            states = reached
+        costs = [cost if cost == math.inf else cost + end(state) for state, cost in states]
+        listed = np.array([cost != 0 for cost in costs])[reached_by]
+        rows = np.argwhere(listed.reshape([self.sizes[v] for v in scope]))
+        self.costs(scope, rows, [costs[state] for state in reached_by[listed].tolist()], 0)
 
     def _chain(
         self, title: str, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost], most_steps: int

@@ -15,6 +15,7 @@ import pytest
 import oocbe
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats import global_costs, read
+from oocbe.formats.global_costs import Decomposed
 
 SIZES, TOP = (3, 3, 2, 3), 60
 DFA = {(0, 0): 0, (0, 1): 1, (1, 1): 1, (1, 2): 0}  # from a state by a value
@@ -530,3 +531,27 @@ def test_functions_without_variables_and_with_too_many_values_are_refused(tmp_pa
         path.write_text(f"p 2 {size} 1 9\n{size} {size}\n2 0 1 -1 walldiff lin 1\n")
         with pytest.raises(UnsupportedError, match=what):
             read(path)
+
+
+def test_a_table_takes_a_step_once_for_each_state():
+    """A step for each assignment and variable took a millisecond for each constraint of a group."""
+    whole, steps = Decomposed([3, 4, 2, 3]), []
+
+    def step(place, state, value):
+        steps.append((place, state, value))
+        return (state + value) % 2, math.inf if state == value == 1 else place * value
+
+    whole.walk("a walk", (2, 0, 3, 1), 0, step, lambda state: 5 * state)
+    assert len(steps) < 100  # for each assignment and variable: 288
+    (table,) = whole.tables
+    expected = {}
+    for row in itertools.product(range(2), range(3), range(3), range(4)):
+        state = cost = 0
+        for place, value in enumerate(row):
+            cost += math.inf if state == value == 1 else place * value
+            state = (state + value) % 2
+        if cost + 5 * state:
+            expected[row] = cost + 5 * state
+    assert dict(zip(map(tuple, table.tuples.tolist()), table.costs, strict=True)) == expected
+    assert list(expected) == list(map(tuple, table.tuples.tolist()))
+    assert table.default == 0
