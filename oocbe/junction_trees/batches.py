@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -118,9 +119,12 @@ class Factor(Framed):
 class Counts(tuple[Factor, ...]):
     """Counts of functions; ``counts["rain"]`` are those of the first one whose last variable is rain (KeyError)."""
 
+    @cached_property
+    def _by_name(self) -> dict[str, Factor]:
+        return {own.variables[-1].name: own for own in reversed(self) if own.variables}
+
     def __getitem__(self, key: Any) -> Any:
-        of = {own.variables[-1].name: own for own in reversed(self) if own.variables} if isinstance(key, str) else {}
-        return of[key] if isinstance(key, str) else super().__getitem__(key)
+        return self._by_name[key] if isinstance(key, str) else super().__getitem__(key)
 
 
 EXACT, IMPOSSIBLE = "exact", "impossible"

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -626,9 +627,12 @@ class JunctionTree(Shown):
         ------
         UsageError : an unknown name. UnsupportedError : no belief network.
         """
-        child = variable_index(self.problem, name)
-        scope, values = next(own for own in conditionals(self.problem) if own[0][-1] == child)
-        return Factor(tuple(self.problem.variables[v] for v in scope), values)
+        scope, values = self._conditionals[variable_index(self.problem, name)]
+        return Factor(tuple(self.problem.variables[v] for v in scope), values.copy())
+
+    @cached_property
+    def _conditionals(self) -> dict[int, tuple[tuple[int, ...], NDArray[np.float64]]]:
+        return {own[0][-1]: own for own in conditionals(self.problem)}
 
     def sample(self, n: int, seed: int = 0) -> Assignments:
         """Draw independent assignments of all variables exactly from the posterior.

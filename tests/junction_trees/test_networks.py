@@ -9,6 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.api.tasks import marginals as task
+from oocbe.junction_trees import tree as tree_module
 from oocbe.model.settings.options import SolveOptions
 
 SMALL = ["alarm", "hailfinder", "water", "mildew", "pigs"]
@@ -108,3 +109,21 @@ def test_counts_and_explanations_of_networks(name, network, data):
         shares = np.bincount(drawn[:, index[v.name]], minlength=v.size) / 2000
         spread = np.sqrt(tree.marginal(v.name) / 2000)
         assert (np.abs(shares - tree.marginal(v.name)) <= 5 * spread + 1e-12).all()
+
+
+def test_tables_and_counts_of_all_variables_are_found_once(monkeypatch):
+    """Each table took a scan of all functions: 0.2 seconds of a network of 8,000."""
+    variables = tuple(oocbe.Variable(f"x{i}", 2) for i in range(5))
+    channel = np.array([[0.75, 0.25], [0.5, 0.5]])
+    functions = [oocbe.Function.from_array((0,), [0.25, 0.75])]
+    functions += [oocbe.Function.from_array((i, i + 1), channel) for i in range(4)]
+    tree = oocbe.JunctionTree(oocbe.Problem(variables, tuple(functions), semiring="sum-product"))
+    calls = []
+    given = tree_module.conditionals
+    monkeypatch.setattr(tree_module, "conditionals", lambda problem: calls.append(1) or given(problem))
+    tree.table("x3").values[:] = 0  # the caller's own
+    assert all((tree.table(f"x{i}").values == channel).all() for i in range(1, 5))
+    assert (tree.table("x0").values == [0.25, 0.75]).all()
+    assert len(calls) == 1
+    counts = tree.expected_counts([{"x0": "1"}])
+    assert counts["x2"] is counts[2] and counts["x0"] is counts["x0"] is counts[0]

@@ -248,7 +248,7 @@ class StoredClique:
             children=tuple(children),
             child_scopes=tuple(found[c].clique.shared for c in children),
             child_rows=tuple(found[c].separator_rows for c in children),
-            kind=value_kind(sizes),
+            kind=found[0].kind if found else value_kind(sizes),  # one for all cliques
             **rows,
         )
 
