@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -331,11 +332,9 @@ def conditionals(problem: Problem) -> list[tuple[tuple[int, ...], NDArray[np.flo
     if problem.semiring not in (MAX_PRODUCT, SUM_PRODUCT):
         raise UnsupportedError(f"{problem.name}: the bif format holds probabilities, not a {problem.semiring} problem")
     if problem.constraints or problem.linear_constraints or problem.constant != 1:
-        raise UnsupportedError(
-            f"{problem.name}: a belief network has no constraints and no constant factor; write it as .uai"
-        )
+        raise _refusal(problem, "a belief network has no constraints and no constant factor")
     if not problem.variables:
-        raise UnsupportedError(f"{problem.name}: a belief network has a variable, and there is none; write it as .uai")
+        raise _refusal(problem, "a belief network has a variable, and there is none")
     dense = [f.to_array(problem.sizes) for f in problem.functions]
     tables = [np.where(feasible, values, 0).astype(np.float64) for values, feasible in dense]
     children = _children(problem, tables)
@@ -345,41 +344,44 @@ def conditionals(problem: Problem) -> list[tuple[tuple[int, ...], NDArray[np.flo
     ]
 
 
+def _refusal(problem: Problem, message: str) -> UnsupportedError:
+    return UnsupportedError(f"{problem.name}: {message}; write it as .uai")
+
+
 def _children(problem: Problem, tables: list[NDArray[np.float64]]) -> list[int]:
     """The variable of each function; each variable once, so that parents come before children in some order."""
     wanted: list[list[int]] = []
     for number, (f, table) in enumerate(zip(problem.functions, tables, strict=True)):
         fits = [v for axis, v in enumerate(f.scope) if (np.abs(table.sum(axis=axis) - 1) <= ROUNDING).all()]
         if not fits:
-            raise UnsupportedError(
-                f"{problem.name}: function {number} over {[problem.variables[v].name for v in f.scope]} adds up to 1 "
-                "over none of its variables, so it is no conditional probability; write it as .uai"
-            )
+            names = [problem.variables[v].name for v in f.scope]
+            what = "adds up to 1 over none of its variables, so it is no conditional probability"
+            raise _refusal(problem, f"function {number} over {names} {what}")
         wanted.append(fits[::-1])  # the last of the scope, as files are read
     owner: dict[int, int] = {}
 
-    def place(number: int, seen: set[int]) -> bool:
-        for v in wanted[number]:
-            if v not in seen:
+    def place(number: int) -> bool:
+        """Whether a function has a variable after others have moved to their next ones: an augmenting path."""
+        seen, chosen, path = set(), dict[int, int](), [(number, iter(wanted[number]))]
+        while path:
+            mover, options = path[-1]
+            chosen[mover] = v = next((v for v in options if v not in seen), -1)
+            if v < 0:
+                path.pop()
+            elif v in owner:
                 seen.add(v)
-                if v not in owner or place(owner[v], seen):
-                    owner[v] = number
-                    return True
+                path.append((owner[v], iter(wanted[owner[v]])))
+            else:
+                owner.update((chosen[mover], mover) for mover, _ in path)
+                return True
         return False
 
-    if not all(place(number, set()) for number in range(len(wanted))) or len(owner) != len(problem.variables):
-        raise UnsupportedError(
-            f"{problem.name}: {len(wanted)} functions are not the probabilities of {len(problem.variables)} variables, "
-            "one each; write it as .uai"
-        )
-    children = {number: v for v, number in owner.items()}
-    functions = {v: problem.functions[number] for number, v in children.items()}
-
-    def refusal(message: str) -> UnsupportedError:
-        return UnsupportedError(f"{problem.name}: {message}; write it as .uai")
-
-    refuse_cycles(refusal, problem.variables, functions)
-    return [children[number] for number in range(len(wanted))]
+    if not all(map(place, range(len(wanted)))) or len(owner) != len(problem.variables):
+        what = f"are not the probabilities of {len(problem.variables)} variables, one each"
+        raise _refusal(problem, f"{len(wanted)} functions {what}")
+    functions = {v: problem.functions[number] for v, number in owner.items()}
+    refuse_cycles(partial(_refusal, problem), problem.variables, functions)
+    return sorted(owner, key=owner.__getitem__)
 
 
 def _probability(scope: list[Variable], table: NDArray[np.float64]) -> list[str]:

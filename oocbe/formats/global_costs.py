@@ -89,17 +89,14 @@ class Decomposed:
     coefficients: int = 0
     steps: int = 0
 
-    def is_small(self, scope: Sequence[int]) -> bool:
-        """Whether a function of a scope is written as one table."""
-        return self._cells(scope) <= MOST_CELLS
-
-    def _cells(self, scope: Sequence[int]) -> int:
+    def cells(self, scope: Sequence[int]) -> int:
+        """Assignments of a scope; a function with at most :data:`MOST_CELLS` is one table."""
         return math.prod(self.sizes[v] for v in scope)
 
     def costs(self, scope: Sequence[int], rows: ArrayLike, costs: list[Cost], default: Cost) -> None:
         """A table of listed rows."""
         listed = np.array(rows, dtype=np.int64).reshape(len(costs), len(scope))
-        self.tables.append(ListedCosts(tuple(scope), self._cells(scope), listed, costs, default))
+        self.tables.append(ListedCosts(tuple(scope), self.cells(scope), listed, costs, default))
 
     def tuples(self, scope: Sequence[int], rows: Sequence[Sequence[int]], cost: Cost) -> None:
         """Listed rows cost something."""
@@ -126,7 +123,7 @@ class Decomposed:
         most_steps: int = MOST_STEPS,
     ) -> None:
         """A deterministic walk with a cost a step and one at the end; UnsupportedError: beyond ``most_steps``."""
-        if self.is_small(scope):
+        if self.cells(scope) <= MOST_CELLS:
             self._table(scope, start, step, end)
         else:
             self._chain(title, scope, start, step, end, most_steps)
@@ -166,14 +163,13 @@ class Decomposed:
             for count, most in ((steps, most_steps), (self.steps, MOST_STEPS_OF_ALL)):
                 if count > most:
                     raise UnsupportedError(f"{title} has more than {most:,} steps between states, which is too large")
-            for state, index in states.items():
-                for value in range(self.sizes[v]):
-                    following, cost = step(place, state, value)
-                    if is_last and cost != math.inf:
-                        cost += end(following)
-                    if cost != math.inf:
-                        target = 0 if is_last else reached.setdefault(following, len(reached))
-                        layer.append((index, value, target, cost))
+            for (state, index), value in itertools.product(states.items(), range(self.sizes[v])):
+                following, cost = step(place, state, value)
+                if is_last and cost != math.inf:
+                    cost += end(following)
+                if cost != math.inf:
+                    target = 0 if is_last else reached.setdefault(following, len(reached))
+                    layer.append((index, value, target, cost))
             layers.append(layer)
             states = reached
             counts.append(1 if is_last else max(1, len(reached)))
@@ -315,7 +311,7 @@ class GlobalReader:
 
     def between(self, weights: list[list[int]], low: Cost, high: Cost) -> None:
         """The sum of weights lies between two numbers, either of which may be infinite."""
-        if self.whole.is_small(self.scope):
+        if self.whole.cells(self.scope) <= MOST_CELLS:
             self.priced(weights, lambda total: 0 if low <= total <= high else math.inf)
             return
         if high != math.inf:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.formats import xcsp_globals
+from oocbe.formats.global_costs import State
 from oocbe.formats.text import Text
 from oocbe.formats.xcsp_expressions import Expression, UnsupportedConstraint, call, constant, variable
 from oocbe.formats.xcsp_globals import differ, matrix_of, operator_of
@@ -104,16 +105,11 @@ def _moves(element: Element) -> tuple[Moves, list[str]]:
 def _accept(reading: Reading, moves: Moves, start: str, ends: set[str]) -> None:
     """The values of the list are a word that some run accepts; states of the walk are sets of states."""
 
-    def step(place: int, state: Hashable, value: int) -> Hashable | None:
-        assert isinstance(state, frozenset)
+    def step(place: int, state: State, value: int) -> State | None:
         return frozenset(q for own in state for q in moves.get((own, value), ())) or None
 
-    def is_end(state: Hashable) -> bool:
-        assert isinstance(state, frozenset)
-        return not ends.isdisjoint(state)
-
     scope = [reading.relations.value_of(part) for part in reading.listed()]
-    reading.relations.walk(scope, frozenset([start]), step, is_end, reading.name)
+    reading.relations.walk(scope, frozenset([start]), step, lambda state: not ends.isdisjoint(state), reading.name)
 
 
 def _regular(reading: Reading) -> None:
@@ -159,12 +155,11 @@ def _before(reading: Reading, one: Sequence[Expression], other: Sequence[Express
     scope = [reading.relations.value_of(part) for part in pairs]
 
     # States: that one is before the other already, that both are equal, and then the value that the other has to reach.
-    def step(place: int, state: Hashable, value: int) -> Hashable | None:
+    def step(place: int, state: State, value: int) -> State | None:
         if state == "before":
             return state
         if place % 2 == 0:
             return value
-        assert isinstance(state, int)
         return None if value < state else ("before" if value > state else "equal")
 
     reading.relations.walk(scope, "equal", step, lambda state: state == "before" or not strictly, reading.name)
@@ -183,8 +178,7 @@ def _precedence(reading: Reading) -> None:
     is_covered = "true" in (owner.attributes.get("covered"), reading.element.attributes.get("covered"))
 
     # A state: how many of the values, in their order, have been seen.
-    def step(place: int, state: Hashable, value: int) -> Hashable | None:
-        assert isinstance(state, int)
+    def step(place: int, state: State, value: int) -> State | None:
         number = rank.get(value, -1)
         return None if number > state else max(state, number + 1)
 

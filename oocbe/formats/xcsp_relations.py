@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.global_costs import Decomposed
+from oocbe.formats.global_costs import Decomposed, State
 from oocbe.formats.xcsp_expressions import (
     ARITHMETIC,
     CONSTANT,
@@ -435,9 +435,9 @@ class Relations:
     def walk(
         self,
         scope: Sequence[int],
-        start: Hashable,
-        step: Callable[[int, Hashable, int], Hashable | None],
-        is_end: Callable[[Hashable], bool],
+        start: State,
+        step: Callable[[int, State, int], State | None],
+        is_end: Callable[[State], bool],
         name: str,
     ) -> None:
         """Add a constraint: a walk over the values of some variables ends where it may.
@@ -448,7 +448,7 @@ class Relations:
         distinct = self.distinct(scope)
         values = [self.tables.values(v).tolist() for v in distinct]
 
-        def step_of_index(place: int, state: Hashable, index: int) -> tuple[Hashable, int | float]:
+        def step_of_index(place: int, state: State, index: int) -> tuple[State, int | float]:
             following = step(place, state, values[place][index])
             return following, 0 if following is not None else math.inf
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.formats import read
+from oocbe.formats import bif, read
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import SUM_PRODUCT
 
 HEAD = """network weather { property author "someone; else"; }
 // declared before use
@@ -213,3 +216,13 @@ def test_a_comment_ends_a_word(tmp_path, text):
     problem = read(path)
     assert problem.variables[0].labels == ("yes", "no")
     assert [problem.evaluate([x]) for x in range(2)] == [0.25, 0.75]
+
+
+def test_a_root_after_a_long_chain_displaces_all_other_children():
+    """Each table adds up to 1 over both of its variables; the search for children recursed once for each."""
+    size = 3000
+    variables = tuple(Variable(f"x{i}", 2) for i in range(size))
+    channel = np.array([[0.9, 0.1], [0.1, 0.9]])
+    functions = [Function.from_array((i + 1, i), channel) for i in range(size - 1)]
+    problem = Problem(variables, (*functions, Function.from_array((0,), [0.5, 0.5])), semiring=SUM_PRODUCT)
+    assert [scope for scope, _ in bif.conditionals(problem)] == [(i, i + 1) for i in range(size - 1)] + [(0,)]
