@@ -22,6 +22,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP
 from oocbe.runtime.deadline import looked
 
+SORTED_CELLS = 32
+"""Assignments of an array that are filled and searched in the time in which a listed row is sorted."""
+
 MOST_CELLS = 1 << 24
 """Maximum cells of the scope of a function with a default value, or of a forbidding constraint, to be made dense."""
 
@@ -131,10 +134,10 @@ class _Maker:
             self.logarithm += value if self._problem.semiring == LOG_SUM_EXP else math.log(value)
             return
         scope, axes = self._sorted(f.scope)
-        if self._is_small(f.scope):
+        if self._is_dense(f, f.default is None):
             dense, feasible = f.to_array(self._problem.sizes)
             dense, feasible = dense.transpose(axes), feasible.transpose(axes)
-            values = None if feasible.all() else self._listed(feasible)
+            values = None if feasible.all() else np.array(np.nonzero(feasible), dtype=self._kind)
             numbers = np.ascontiguousarray(dense[feasible], dtype=np.float64)
         else:
             if f.default is not None:
@@ -150,7 +153,7 @@ class _Maker:
         if not c.scope:
             if not c.permits(()):
                 self.logarithm = -math.inf
-        elif self._is_small(c.scope):
+        elif self._is_dense(c, c.allowed and len(c.tuples) > 0):
             yield from self.support(c.scope, c.to_array(self._problem.sizes))
         elif not c.allowed:
             raise self._too_large(c.scope)
@@ -168,25 +171,22 @@ class _Maker:
             self.logarithm = -math.inf
             return
         ordered, axes = self._sorted(scope)
-        yield WeightTable(ordered, self._listed(permitted.transpose(axes)), None)
+        yield WeightTable(ordered, np.array(np.nonzero(permitted.transpose(axes)), dtype=self._kind), None)
 
     def _sorted(self, scope: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
         axes = sorted(range(len(scope)), key=lambda axis: self._position[scope[axis]], reverse=True)
         return tuple(scope[axis] for axis in axes), axes
 
-    def _is_small(self, scope: tuple[int, ...]) -> bool:
-        return math.prod(self._problem.sizes[v] for v in scope) <= MOST_CELLS
-
-    def _listed(self, feasible: NDArray[np.bool_]) -> NDArray[Any]:
-        return np.array(np.nonzero(feasible), dtype=self._kind)
+    def _is_dense(self, part: Function | Constraint, is_list: bool) -> bool:
+        cells = math.prod(self._problem.sizes[v] for v in part.scope)
+        return cells <= (min(MOST_CELLS, SORTED_CELLS * len(part.tuples)) if is_list else MOST_CELLS)
 
     def _scaled(self, number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scaled weights of values; the logarithm of the divisor is added to the total."""
         greatest = float(values.max())
         if self._problem.semiring == LOG_SUM_EXP:
             self.logarithm += greatest
-            shifted: NDArray[np.float64] = values - greatest
-            return shifted if self._is_log else np.exp(shifted)
+            return np.asarray(values - greatest if self._is_log else np.exp(values - greatest))
         if values.min() < 0:
             raise UnsupportedError(f"{self._problem.name}: function {number} has a negative value; weights have none")
         if self._is_log:

@@ -127,3 +127,32 @@ def test_tables_and_counts_of_all_variables_are_found_once(monkeypatch):
     assert len(calls) == 1
     counts = tree.expected_counts([{"x0": "1"}])
     assert counts["x2"] is counts[2] and counts["x0"] is counts["x0"] is counts[0]
+
+
+@pytest.mark.parametrize("is_hard", [False, True])
+def test_few_rows_of_a_large_scope_are_sorted_instead_of_an_array_filled(is_hard, monkeypatch):
+    """Arrays of all assignments took half of the 1.3 seconds for eleven lists of 4,000 rows."""
+    size = 100
+    values = np.random.default_rng(5).permutation(size)
+    rows = np.stack([np.arange(size), values], axis=1)
+    weights = 1.0 + np.arange(size) % 7
+    soft = oocbe.Function((1, 0), rows[:, ::-1], weights)
+    parts = {"constraints": (oocbe.Constraint((0, 1), rows, allowed=True),)} if is_hard else {}
+    problem = oocbe.Problem(
+        (oocbe.Variable("a", size), oocbe.Variable("b", size)),
+        (oocbe.Function.from_array((0,), weights),) if is_hard else (soft,),
+        semiring="sum-product",
+        **parts,
+    )
+
+    def refuse(self, sizes):
+        assert len(self.scope) < 2
+        return given(self, sizes)
+
+    kind = oocbe.Constraint if is_hard else oocbe.Function
+    given = kind.to_array
+    monkeypatch.setattr(kind, "to_array", refuse)
+    tree = oocbe.JunctionTree(problem)
+    found = tree.marginal("b")
+    assert found[values] == pytest.approx(weights / weights.sum())
+    assert math.isclose(tree.log_evidence, math.log(weights.sum()))
