@@ -316,7 +316,9 @@ class Bounding:
             done = MiniBuckets(prepared, z, store, engine, *settings).run(self._bucket_done())
             forward_end = time.perf_counter()
             buckets = {b.variable: b for b in done.buckets}
-            found = self._assigned(done.bound, lambda v, chosen: values_of(prepared, buckets[v], chosen), deadline)
+            found = self._assigned(
+                done.bound, lambda v, chosen: values_of(prepared, buckets[v], chosen, (v,)), deadline
+            )
         if self.shifting and done.split:
             self.notes.append(f"z = {z}: no costs were shifted, as complete tables do not fit; a lower z may be better")
         return done, *found, forward_end

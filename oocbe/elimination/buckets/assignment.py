@@ -20,6 +20,7 @@ Messages whose rows carry consumption are excluded: for them a row is selected, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,16 +83,8 @@ class Recomputation:
         """
         if not message.is_forgotten:
             return message.cells_at(chosen, free)
-        prepared, bucket = self._prepared, self._maker[id(message)]
-        semiring, axes = prepared.semiring, (*free, bucket.variable)
-        values, feasible = _own_cells(prepared, bucket, chosen, axes)
-        for received in bucket.messages:
-            shared = tuple(v for v in axes if v in received.scope)
-            theirs, exist = self.cells(received, chosen, shared)
-            broadcast = tuple(slice(None) if v in shared else np.newaxis for v in axes)
-            values = semiring.combine(values, np.where(exist, theirs, semiring.one)[broadcast])
-            feasible = feasible & exist[broadcast]
-        return self._marginalised(values, feasible)
+        bucket = self._maker[id(message)]
+        return self._marginalised(*values_of(self._prepared, bucket, chosen, (*free, bucket.variable), self))
 
     def _marginalised(
         self, values: NDArray[Any], feasible: NDArray[np.bool_]
@@ -178,7 +171,7 @@ def best_value(
     prepared: Prepared, bucket: Bucket, chosen: dict[int, int], recomputation: Recomputation | None = None
 ) -> tuple[int | float, int] | None:
     """The best of :func:`values_of` and the first value of the bucket's variable with it; None if none is feasible."""
-    worths, feasible = values_of(prepared, bucket, chosen, recomputation)
+    worths, feasible = values_of(prepared, bucket, chosen, (bucket.variable,), recomputation)
     values = np.flatnonzero(feasible)
     if not len(values):
         return None
@@ -188,26 +181,31 @@ def best_value(
 
 
 def values_of(
-    prepared: Prepared, bucket: Bucket, chosen: dict[int, int], recomputation: Recomputation | None = None
+    prepared: Prepared,
+    bucket: Bucket,
+    chosen: dict[int, int],
+    axes: tuple[int, ...],
+    recomputation: Recomputation | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Combined value of a bucket for each value of its variable, under an assignment of its other variables, and which
-    are feasible.
+    """Combined values of a bucket's functions and messages for all assignments of some of its variables.
+
+    chosen : value index of each other variable. recomputation : of forgotten messages; None if there are none.
+    Returns values, int64 or float64, with an axis for each of ``axes``, and feasible, bool of the same shape.
 
     In product semirings the values exclude the powers of two by which functions and messages were divided; this factor
     is the same for all. Rows of the messages must carry no consumption.
     """
-    semiring, axis = prepared.semiring, (bucket.variable,)
-    worths, feasible = _own_cells(prepared, bucket, chosen, axis)
+    semiring = prepared.semiring
+    values, feasible = _own_cells(prepared, bucket, chosen, axes)
     for message in bucket.messages:
-        if message.is_forgotten:
-            assert recomputation is not None
-            theirs, exist = recomputation.cells(message, chosen, axis)
-        else:
-            theirs, exist = message.cells_at(chosen, axis)
+        shared = tuple(v for v in axes if v in message.scope)
+        cells = message.cells_at if recomputation is None else partial(recomputation.cells, message)
+        theirs, exist = cells(chosen, shared)
+        broadcast = tuple(slice(None) if v in shared else np.newaxis for v in axes)
         with np.errstate(over="ignore"):  # sums beyond the range of floats are infinite
-            worths = semiring.combine(worths, np.where(exist, theirs, semiring.one))
-        feasible = feasible & exist
-    return worths, feasible
+            values = semiring.combine(values, np.where(exist, theirs, semiring.one)[broadcast])
+        feasible = feasible & exist[broadcast]
+    return values, feasible
 
 
 class _Shares:
