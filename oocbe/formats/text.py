@@ -212,8 +212,9 @@ class Text:
         begin, before = number * WINDOW_BYTES, self._lines[number]
         if begin <= self._counted[0] <= offset:
             begin, before = self._counted
-        self._counted = offset, before + self.data.count(b"\n", begin, offset)
-        return self._counted[1] + 1
+        lines = before + self.data.count(b"\n", begin, offset)
+        self._counted = offset, lines
+        return lines + 1
 
     def error(self, token: int, message: str) -> FormatError:
         """The error to raise about a token."""

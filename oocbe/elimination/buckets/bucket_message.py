@@ -435,8 +435,8 @@ class MessageMaker:
         prepared = self._prepared
         if prepared.consumption is None or prepared.semiring.selects:
             return 1
-        amounts, bits = math.prod(limit + 1 for limit in prepared.consumption.limits), prepared.consumption.bits
-        return math.prod(sorted(min(amounts, m.longest_run(bits)) for m in bucket.messages)[:-1])
+        amounts = math.prod(limit + 1 for limit in prepared.consumption.limits)
+        return math.prod(sorted(min(amounts, m.longest_run()) for m in bucket.messages)[:-1])
 
     def _name_of(self, bucket: Bucket) -> str:
         problem = self._prepared.problem

@@ -321,12 +321,12 @@ class Message:
         low, high = self._stored.extent or (0, 0)
         return max(abs(low), abs(high))
 
-    def longest_run(self, bits: int) -> int:
-        """Most rows whose keys differ in their lowest ``bits`` alone; all rows of a table that is not in memory."""
+    def longest_run(self) -> int:
+        """Most rows whose keys differ in their first field alone; all rows of a table that is not in memory."""
         if not isinstance(self._table, Table) or not self._table.is_sorted:
             return self.rows
         keys = to_host(self._table).keys.copy()
-        keys[0] >>= np.uint64(bits)
+        keys[0] >>= np.uint64(self._table.layout.fields[0].bits)
         ends = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0))
         return int(np.diff(ends, prepend=-1, append=self.rows - 1).max())
 
